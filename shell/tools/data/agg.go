@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// aggregate is one call of an aggregating function.
+// aggregate is one call of an aggregation function.
 type aggregate struct {
 	kind string
 	arg  expr // nil for count()
@@ -17,13 +17,13 @@ type aggregate struct {
 	slot int
 }
 
-// group is the rows of one key, as far as aggregates need them.
+// group is the rows with one key. It stores only what the aggregates need.
 type group struct {
 	key    []string
 	states []aggState
 }
 
-// aggState is what one aggregate knows of a group.
+// aggState is the state of one aggregate for a group.
 type aggState struct {
 	n, empty    int
 	sum, square float64
@@ -41,7 +41,7 @@ var aggregates = map[string]string{"count": "count", "sum": "sum", "mean": "mean
 	"variance": "var", "first": "first", "last": "last", "mode": "mode", "cardinality": "cardinality", "distinct": "cardinality", "values": "values", "distinct_values": "distinct_values",
 	"count_empty": "count_empty", "any": "any", "all": "all", "collect": "values", "q1": "q1", "q3": "q3", "top": "mode", "unique": "distinct_values"}
 
-// aggregate compiles a call of an aggregating function; ok is false when name is none.
+// aggregate compiles a call of an aggregation function. ok is false when name is not one.
 func (p *exprParser) aggregate(name string) (expr, bool, error) {
 	kind, ok := aggregates[name]
 	if !ok {
@@ -121,7 +121,7 @@ func (a *aggregate) take(s *aggState, row []string) (kept int, err error) {
 	return 0, nil
 }
 
-// result is an aggregate's value.
+// result returns an aggregate's value.
 func (a *aggregate) result(s *aggState) any {
 	mean := s.sum / float64(s.numbers)
 	variance := s.square/float64(s.numbers) - mean*mean

@@ -1,6 +1,7 @@
 // Package data has programs for structured data: jq, yq, xan and html-to-markdown.
 //
-// Nothing here reaches the host: gojq only parses, and what converts HTML gets a text and returns one.
+// Nothing here reaches the host: gojq only parses, and the HTML converter gets a text and returns a
+// text.
 package data
 
 import "github.com/carrel-dev/carrel/shell/tool"

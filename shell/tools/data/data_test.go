@@ -10,7 +10,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// run runs a script on a machine of its own and returns what it wrote, both streams together, and its status.
+// run runs a script on a new machine, and returns its status and its output, with both streams
+// together.
 func run(t *testing.T, script string) (string, interp.Exit) {
 	t.Helper()
 	disk := vfs.New(vfs.Options{Quota: 64 << 20})
@@ -81,7 +82,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// TestHostile runs what must end by a limit, soon, and without the test.
+// TestHostile runs scripts that a limit must end soon, without harm to the test process.
 func TestHostile(t *testing.T) {
 	for name, script := range map[string]string{
 		"endless":            "jq -n '[range(infinite)] | length'",

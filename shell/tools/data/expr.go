@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// expr is an expression of xan on one row; its values are strings, float64, bool, nil and []any.
+// expr is a compiled xan expression, evaluated for one row. Its values are strings, float64, bool,
+// nil and []any.
 type expr func(row []string) (any, error)
 
 // exprParser compiles expressions.
@@ -17,7 +18,7 @@ type exprParser struct {
 	cols  func(name string) int
 	index *int // the row's number, for index()
 	depth int
-	aggs  *[]*aggregate // of agg and groupby, nil elsewhere
+	aggs  *[]*aggregate // for agg and groupby, nil elsewhere
 }
 
 const maxExprDepth = 200
@@ -45,7 +46,7 @@ func (p *exprParser) accept(ops ...string) string {
 
 func isWord(c byte) bool { return c == '_' || c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' }
 
-// levels are the operators, the loosest first.
+// levels are the operators, those of lowest precedence first.
 var levels = [][]string{{"||", "or"}, {"&&", "and"}, {"==", "!=", "<=", ">=", "<", ">", "eq", "ne", "lt", "le", "gt", "ge", "not in", "in"}, {"++", "+", "-"}, {"**", "*", "//", "/", "%"}}
 
 func (p *exprParser) parse(level int) (expr, error) {
@@ -259,7 +260,7 @@ func values(args []expr, row []string) (any, error) {
 	return out, nil
 }
 
-// parseExpr compiles a whole expression.
+// whole compiles a whole expression.
 func (p *exprParser) whole() (expr, error) {
 	x, err := p.parse(0)
 	if p.space(); err == nil && p.pos < len(p.src) {

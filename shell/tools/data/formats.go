@@ -16,7 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/data/jq"
 )
 
-// readFormat reads a text that is neither YAML nor JSON.
+// readFormat reads a text in a format other than YAML and JSON.
 func readFormat(c *tool.Call, format string, text []byte) (any, error) {
 	if len(text) > maxYAML {
 		return nil, errors.New("document too large")
@@ -40,7 +40,7 @@ func readFormat(c *tool.Call, format string, text []byte) (any, error) {
 	return readINI(text, format == "props")
 }
 
-// guess makes a number or boolean of a text that looks like one.
+// guess converts a text that looks like a number or boolean.
 func guess(s string) any {
 	switch s {
 	case "true":
@@ -85,7 +85,8 @@ func readCSV(text []byte, comma rune) (any, error) {
 	}
 }
 
-// readXML makes objects of elements: attributes have "+@" before their names, text beside children is "+content".
+// readXML makes objects from elements. Attributes get "+@" before their names. Text next to child
+// elements is "+content".
 func readXML(text []byte) (any, error) {
 	d := xml.NewDecoder(bytes.NewReader(text))
 	d.Strict = false
@@ -164,7 +165,7 @@ func readTOML(text []byte) (any, error) {
 	return fromTOML(m, nil, order, 0), nil
 }
 
-// fromTOML makes a value of what the TOML reader gives, with keys in the order of the text.
+// fromTOML converts a value from the TOML reader. Keys are in the order of the text.
 func fromTOML(v any, at toml.Key, order map[string]int, depth int) any {
 	if depth > maxNodeDepth {
 		return nil
@@ -224,7 +225,8 @@ func sortNames(names []string, place func(string) int) {
 	}
 }
 
-// readINI reads sections of names and values; props have dots in their names instead of sections.
+// readINI reads sections of names and values. With props there are no sections, and names contain
+// dots instead.
 func readINI(text []byte, props bool) (any, error) {
 	root := jq.NewObject(8)
 	into := root

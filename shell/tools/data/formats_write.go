@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/data/jq"
 )
 
-// plain is a value as text without quotes.
+// plain returns a value as text without quotes.
 func plain(v any) string {
 	if s, ok := v.(string); ok {
 		return s
@@ -23,7 +23,7 @@ func plain(v any) string {
 	return jq.Text(v)
 }
 
-// writeFormat writes a value as something else than YAML and JSON.
+// writeFormat writes a value in a format other than YAML and JSON.
 func writeFormat(format string, v any) ([]byte, error) {
 	var b bytes.Buffer
 	switch format {
@@ -186,7 +186,7 @@ func writeProps(b *bytes.Buffer, at string, v any, depth int) {
 	}
 }
 
-// writeTOML writes a table: values first, then tables in it.
+// writeTOML writes a table: first its values, then the tables in it.
 func writeTOML(b *bytes.Buffer, o *jq.Object, at string, depth int) {
 	if depth > 100 {
 		return

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// call compiles the call of a function.
+// call compiles a function call.
 func (p *exprParser) call(name string, args []expr) (expr, error) {
 	f, ok := functions[name]
 	if name == "index" || name == "row_index" {

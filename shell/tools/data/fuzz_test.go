@@ -8,7 +8,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// host answers nothing but that it may go on.
+// host is a tool.Host that only allows the program to go on.
 type host struct {
 	tool.Host
 	steps int
@@ -17,7 +17,7 @@ type host struct {
 func (h *host) Step(n int) bool { h.steps -= n; return h.steps > 0 }
 func (h *host) Pay(int64) error { return nil }
 
-// FuzzExpr compiles and runs any expression of xan.
+// FuzzExpr compiles and runs any text as a xan expression.
 func FuzzExpr(f *testing.F) {
 	for _, s := range []string{"a > 1 && b == 'x'", "if(a, upper(b), len(b)) as z", "sum(a) / count() as m, first(b)", "a in [1, 2] || !b", "slice(a, 1, 2) ++ `b`", "-a ** 2 // 3 % 4", "col(0)", "((((", "\"\\n", "a not in b", "split(a, ',')", "replace(a, '', 'x')", "year(a) eq month(b)"} {
 		f.Add(s, "1,x")
@@ -50,7 +50,7 @@ func FuzzExpr(f *testing.F) {
 	})
 }
 
-// FuzzCSV reads any table; what is written is read as the same.
+// FuzzCSV reads any table. Writing and reading it again must give the same table.
 func FuzzCSV(f *testing.F) {
 	for _, s := range []string{"a,b\n1,2\n", "\"a,\"\"b\n\"\",c\"\n", "a\r\nb", "\"", ",,\n", "a\"b,c\"d\n"} {
 		f.Add(s)

@@ -55,7 +55,8 @@ func runHTML(c *tool.Call) int {
 		if len(text) > maxHTML {
 			return fmt.Errorf("document too large")
 		}
-		// What the converter takes is not known beforehand: a tree of the document, and texts of its parts.
+		// The converter's memory is not known in advance: it makes a tree of the document and texts
+		// of its parts.
 		if err := c.Pay(20 * int64(len(text))); err != nil {
 			return err
 		}
@@ -74,7 +75,7 @@ func runHTML(c *tool.Call) int {
 	})
 }
 
-// convertHTML calls the converter, whose failures on odd documents must not be the machine's.
+// convertHTML calls the converter. Its panics on odd documents must not end the machine.
 func convertHTML(conv *converter.Converter, text []byte, domain string) (out []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {

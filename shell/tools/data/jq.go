@@ -55,7 +55,7 @@ func runJQ(c *tool.Call) int {
 	return r.run()
 }
 
-// library is where modules are looked for.
+// library returns the directories that are searched for modules.
 func (r *jqRun) library() []string {
 	if len(r.paths) > 0 {
 		return r.paths
@@ -73,7 +73,7 @@ func (r *jqRun) readFile(name string) (string, error) {
 	return string(data), err
 }
 
-// run compiles the program and feeds it.
+// run compiles the program and runs it on the inputs.
 func (r *jqRun) run() int {
 	vars := map[string]any{}
 	for i := range r.named.Len() {
@@ -130,7 +130,7 @@ func (r *jqRun) line() int {
 	return r.decoder.Lines
 }
 
-// broken ends with the error of an input.
+// broken ends jq after an error in an input.
 func (r *jqRun) broken(err error) int {
 	_ = r.flush() // what was printed before
 	if r.Stopped(err) || errors.Is(err, jq.ErrStop) {
@@ -144,7 +144,7 @@ func (r *jqRun) broken(err error) int {
 	return r.Errorf(2, "error: %s", tool.ErrText(err))
 }
 
-// feed runs the program on one input; ok is false when all ends with status.
+// feed runs the program on one input. When ok is false, jq ends with status.
 func (r *jqRun) feed(p *jq.Program, v any) (status int, ok bool) {
 	err := p.Run(v, r.print)
 	if err == nil {

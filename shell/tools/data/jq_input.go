@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/data/jq"
 )
 
-// inputs returns the function that gets the next input of all files.
+// inputs returns a function that returns the next input, from all files in turn.
 func (r *jqRun) inputs() func() (any, error) {
 	files := r.files
 	if len(files) == 0 {
@@ -83,7 +83,7 @@ func (r *jqRun) inputs() func() (any, error) {
 	}
 }
 
-// streamInputs gives the events of the inputs.
+// streamInputs returns a function that returns the events of the inputs.
 func (r *jqRun) streamInputs(open func() (bool, error), shut func()) func() (any, error) {
 	var events []any
 	return func() (any, error) {
@@ -116,7 +116,7 @@ func (r *jqRun) streamInputs(open func() (bool, error), shut func()) func() (any
 	}
 }
 
-// rawInputs gives lines, or with -s the whole text.
+// rawInputs returns a function that returns lines, or with -s the whole text.
 func (r *jqRun) rawInputs(open func() (bool, error), in *io.ReadCloser, shut func()) func() (any, error) {
 	var text []byte
 	var line []byte

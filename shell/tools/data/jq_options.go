@@ -128,7 +128,7 @@ func (r *jqRun) operand(a string, mode byte) (int, bool) {
 	return 0, true
 }
 
-// long handles one option and returns what is left of the arguments.
+// long handles one option and returns the remaining arguments.
 func (r *jqRun) long(name string, rest []string, mode *byte) ([]string, int, bool) {
 	need := map[string]int{"arg": 2, "argjson": 2, "slurpfile": 2, "rawfile": 2, "argfile": 2, "indent": 1, "library-path": 1}[name]
 	if len(rest) < need {
@@ -210,7 +210,7 @@ func (r *jqRun) long(name string, rest []string, mode *byte) ([]string, int, boo
 	return rest, 0, true
 }
 
-// indent sets how far what is inside is moved to the right. With ok false jq ends with the status.
+// indent sets the width of indentation. When ok is false, jq ends with the status.
 func (r *jqRun) indent(text string) (status int, ok bool) {
 	n, err := strconv.Atoi(text)
 	switch {
@@ -223,7 +223,8 @@ func (r *jqRun) indent(text string) (status int, ok bool) {
 	return 0, true
 }
 
-// bindFile gives a variable what a file holds: its text for --rawfile, else all its values. With ok false jq ends with the status.
+// bindFile sets a variable from a file: to the file's text for --rawfile, otherwise to all its
+// values. When ok is false, jq ends with the status.
 func (r *jqRun) bindFile(option, variable, file string) (status int, ok bool) {
 	text, err := r.readFile(file)
 	if err != nil {
@@ -249,7 +250,7 @@ func (r *jqRun) bindFile(option, variable, file string) (status int, ok bool) {
 	return 0, true
 }
 
-// bind sets a variable, unless it is set: the first one counts.
+// bind sets a variable, unless it is already set: the first value counts.
 func (r *jqRun) bind(name string, v any) {
 	if _, ok := r.named.Get(name); !ok {
 		r.named.Set(name, v)

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// TestPeak: a program that gathers without end is ended before this process holds much more than the machine may. What is counted is
-// what values really take, with what a growing array takes twice.
+// TestPeak runs programs that collect values without end. Each must end before this process holds
+// much more memory than the machine may use. Values are counted at their real size, and a growing
+// array counts twice.
 func TestPeak(t *testing.T) {
 	const limit = 64 << 20 // of run's machine
 	for _, program := range []string{
@@ -50,7 +51,7 @@ func TestPeak(t *testing.T) {
 	}
 }
 
-// heap is what lies in this process's heap, garbage that was not collected yet among it.
+// heap returns the size of this process's heap, including garbage that is not collected yet.
 func heap() uint64 {
 	s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(s)

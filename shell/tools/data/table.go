@@ -9,7 +9,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// csvReader reads comma separated values as they are: any number of fields, quotes where they are needed.
+// csvReader reads comma-separated values as they come: records may have any number of fields, and
+// quotes only where necessary.
 type csvReader struct {
 	c     *tool.Call
 	in    io.Reader
@@ -56,7 +57,7 @@ func (r *csvReader) fill() bool {
 	return k > 0
 }
 
-// read returns the next record; the error at the end is io.EOF.
+// read returns the next record. At the end the error is io.EOF.
 func (r *csvReader) read() ([]string, error) {
 	at := 0
 	for { // the end of the record: a line end outside quotes

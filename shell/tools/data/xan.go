@@ -44,7 +44,7 @@ type xan struct {
 	head     []string
 }
 
-// xanCommand is a subcommand: its options and what it does.
+// xanCommand is a subcommand: its options and its function.
 type xanCommand struct {
 	short string
 	long  []string
@@ -164,7 +164,8 @@ func (x *xan) text(format string, args ...any) error {
 	return nil
 }
 
-// each calls fn with the records of a file; x.head is its header, named 0, 1, … without one.
+// each calls fn with the records of a file. x.head is its header. Without a header the columns are
+// named 0, 1, …
 func (x *xan) each(args []string, begin func() error, fn func(row []string) error) error {
 	name := "-"
 	if len(args) > 0 {
@@ -252,7 +253,7 @@ func (x *xan) all(args []string) ([][]string, error) {
 	return rows, err
 }
 
-// col finds a column by name, or by number; -1 when there is none.
+// col finds a column by name or by number. It returns -1 when there is none.
 func (x *xan) col(name string) int {
 	if i := slices.Index(x.head, name); i >= 0 {
 		return i
@@ -280,7 +281,7 @@ func (x *xan) number(letter byte, other int) (int, error) {
 	return n, nil
 }
 
-// parser compiles expressions on the columns.
+// parser returns a parser for expressions on the columns.
 func (x *xan) parser(src string, index *int) *exprParser {
 	return &exprParser{src: src, cols: x.col, index: index}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// xanAgg is agg, and groupby, which does it for each key.
+// xanAgg is agg. It is also groupby, which aggregates for each key.
 func xanAgg(x *xan, args []string) error {
 	var cols []int
 	var results []named
@@ -70,7 +70,7 @@ func xanAgg(x *xan, args []string) error {
 	return x.putGroups(cols, results, aggs, groups)
 }
 
-// putGroups writes a row for each group: what it has in common, and what each aggregate came to.
+// putGroups writes a row for each group: the columns of its key, and the value of each aggregate.
 func (x *xan) putGroups(cols []int, results []named, aggs []*aggregate, groups []*group) error {
 	head := pickFields(x.head, cols)
 	for _, r := range results {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// columns reads a selection: names, numbers, a:b, globs, and ! before all of it.
+// columns reads a selection: names, numbers, a:b, globs, and a ! before the whole.
 func (x *xan) columns(sel string) ([]int, error) {
 	not := false
 	if rest, ok := strings.CutPrefix(sel, "!"); ok {
@@ -66,7 +66,7 @@ func (x *xan) columns(sel string) ([]int, error) {
 	return out, nil
 }
 
-// splitSelection cuts at commas outside quotes.
+// splitSelection splits at commas outside of quotes.
 func splitSelection(s string) []string {
 	var out []string
 	var b strings.Builder
@@ -149,7 +149,7 @@ func xanEnum(x *xan, args []string) error {
 
 func xanMap(x *xan, args []string) error { return xanMapped(x, args) }
 
-// xanMapped is map, which adds columns, and select -e, which makes all of them.
+// xanMapped is map, which adds columns, and select -e, which makes all columns.
 func xanMapped(x *xan, args []string) error {
 	var cols []named
 	at := map[string]int{}

@@ -82,7 +82,7 @@ func xanCatColumns(x *xan, args []string) error {
 	return x.rows(heads, out)
 }
 
-// xanJoin is join: COLUMNS FILE COLUMNS FILE, or COLUMNS FILE FILE.
+// xanJoin is join, with the arguments COLUMNS FILE COLUMNS FILE or COLUMNS FILE FILE.
 func xanJoin(x *xan, args []string) error {
 	if len(args) == 3 {
 		args = []string{args[0], args[1], args[0], args[2]}
@@ -150,7 +150,7 @@ func xanJoin(x *xan, args []string) error {
 	return nil
 }
 
-// joinSide is one of the two tables that are joined.
+// joinSide is one of the two tables of a join.
 type joinSide struct {
 	head []string
 	rows [][]string
@@ -167,14 +167,14 @@ func (x *xan) joinSide(columns, file string) (joinSide, error) {
 	return joinSide{x.head, rows, cols}, err
 }
 
-// full is a row with as many fields as the table has columns.
+// full returns a row with as many fields as the table has columns.
 func (s joinSide) full(row []string) []string {
 	out := make([]string, len(s.head))
 	copy(out, row)
 	return out
 }
 
-// joinKey is what rows must have in common.
+// joinKey returns the key that two rows must share.
 func (x *xan) joinKey(row []string, cols []int) string {
 	k := key(row, cols)
 	if x.f.Has('i') {

@@ -51,7 +51,7 @@ func xanShuffle(x *xan, args []string) error {
 	return x.rows(x.head, rows)
 }
 
-// xanSplit writes several files: of so many rows, or one for each value of a column.
+// xanSplit writes several files: one per number of rows, or one for each value of a column.
 func xanSplit(x *xan, args []string) error {
 	dir := x.f.Value('O', ".")
 	partition := x.cmd() == "partition"

@@ -16,11 +16,11 @@ import (
 
 const (
 	maxYAML      = 32 << 20 // bytes of a document
-	maxNodes     = 4 << 20  // of a document with its aliases written out
+	maxNodes     = 4 << 20  // of a document after alias expansion
 	maxNodeDepth = 2000
 )
 
-// yamlReader makes values of nodes.
+// yamlReader converts nodes to values.
 type yamlReader struct {
 	c     *tool.Call
 	nodes int
@@ -58,7 +58,7 @@ func readYAML(c *tool.Call, text []byte) (vals []any, nodes []*yaml.Node, err er
 	return vals, nodes, nil
 }
 
-// value makes a value of a node. Aliases are written out, so nodes are counted.
+// value converts a node. It counts nodes, because aliases are expanded.
 func (y *yamlReader) value(n *yaml.Node, depth int) (any, error) {
 	if y.nodes++; y.nodes > maxNodes || depth > maxNodeDepth {
 		return nil, errors.New("document is too deep, or has too many aliases")
@@ -166,7 +166,8 @@ func scalar(n *yaml.Node) any {
 	return n.Value
 }
 
-// node makes a node of a value. With the node that the value was before, what is unchanged keeps its style and comments.
+// node converts a value to a node. old is the node from which the value was read. Unchanged parts
+// keep its style and comments.
 func (y *yamlReader) node(v any, old *yaml.Node, depth int) *yaml.Node {
 	if old != nil && old.Kind == yaml.AliasNode {
 		if was, err := y.value(old, 0); err == nil && jq.Compare(was, v) == 0 {

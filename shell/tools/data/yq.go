@@ -43,7 +43,7 @@ func runYQ(c *tool.Call) int {
 	if len(y.files) == 0 && !y.null {
 		y.files = []string{"-"}
 	}
-	// A first word that is a file, alone, means the whole of it.
+	// If the only word is the name of a file, it means the whole file.
 	if len(y.files) == 1 && y.files[0] == "-" && y.filter != "." {
 		if i, err := c.FS().Stat(c.Abs(y.filter)); err == nil && i.Mode.IsRegular() {
 			y.files, y.filter = []string{y.filter}, "."
@@ -74,7 +74,7 @@ var (
 	comments  = regexp.MustCompile(`\.\.\.\s*comments\s*=\s*""`)
 )
 
-// translate turns what is yq's own into jq.
+// translate replaces yq's own syntax with jq's.
 func (y *yqRun) translate() {
 	y.filter = comments.ReplaceAllString(y.filter, ".")
 	y.filter = keysCall.ReplaceAllString(y.filter, "${1}keys_unsorted$2")
@@ -95,7 +95,7 @@ func (y *yqRun) translate() {
 	}
 }
 
-// read gets the documents of all files.
+// read reads the documents of all files.
 func (y *yqRun) read() ([]any, []*yaml.Node, error) {
 	if y.null {
 		return []any{nil}, []*yaml.Node{nil}, nil

@@ -105,7 +105,8 @@ func (y *yqRun) bad(format string, args ...any) (int, bool) {
 	return 1, false
 }
 
-// yqNames cuts an argument into the options that it holds, a long one or a bundle of letters, and the value that is attached.
+// yqNames splits an argument into its options, a long one or a bundle of letters, and the attached
+// value.
 func yqNames(a string) (names []string, v string, hasV bool) {
 	name, v, hasV := strings.Cut(a, "=")
 	if strings.HasPrefix(a, "--") {
@@ -121,7 +122,7 @@ func yqNames(a string) (names []string, v string, hasV bool) {
 	return names, v, hasV
 }
 
-// option does what the option n of the argument a asks for. With ok false yq ends with the status.
+// option applies the option n of the argument a. When ok is false, yq ends with the status.
 func (y *yqRun) option(a, n, v string, hasV bool) (status int, ok bool) {
 	switch n {
 	case "p", "input-format", "o", "output-format":

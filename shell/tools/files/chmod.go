@@ -9,7 +9,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// minusMode is an argument such as -w or -x+r, which is a mode and no option.
+// minusMode matches an argument such as -w or -x+r, which is a mode and not an option.
 var minusMode = regexp.MustCompile(`^-[rwxXstugoa,+=0-7-]*$`)
 
 // chmod changes modes.
@@ -124,7 +124,7 @@ func chmod(c *tool.Call) int {
 	return flush(c, out, status)
 }
 
-// chown changes owners; as chgrp, groups.
+// chown changes owners. Called as chgrp, it changes groups.
 func chown(c *tool.Call) int {
 	f, ok := c.Flags("RvcfhHLP", "recursive=R", "verbose=v", "changes=c", "silent=f", "quiet=f", "reference=\x81:", "from=\x82:", "no-dereference=h",
 		"dereference=\x83", "no-preserve-root=\x84", "preserve-root=\x85")
@@ -203,7 +203,7 @@ func chown(c *tool.Call) int {
 	return o.status
 }
 
-// owner reads OWNER, OWNER:, OWNER:GROUP or :GROUP; -1 is what was not named.
+// owner reads OWNER, OWNER:, OWNER:GROUP or :GROUP. A missing part is -1.
 func owner(c *tool.Call, spec string, group bool) (uid, gid int64, ok bool) {
 	uid, gid = -1, -1
 	name, groupName, colon := strings.Cut(spec, ":")
@@ -255,7 +255,7 @@ func (o *chowner) failed(format string, args ...any) {
 	}
 }
 
-// names are an owner and a group as messages say them.
+// names returns an owner and a group in the form of messages.
 func (o *chowner) names(uid, gid uint32) string {
 	m := o.c.Machine()
 	switch {

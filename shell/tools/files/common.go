@@ -18,12 +18,12 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// errText are the kernel's words for an error.
+// errText returns the kernel's words for an error.
 func errText(err error) string { return tool.ErrText(err) }
 
 func notExist(err error) bool { return errors.Is(err, syscall.ENOENT) }
 
-// tryHelp ends a message about wrong usage.
+// tryHelp writes the last line of a message about wrong usage.
 func tryHelp(c *tool.Call, status int) int {
 	fmt.Fprintf(c.Err, "Try '%s --help' for more information.\n", c.Base())
 	return status
@@ -48,7 +48,7 @@ func missingOperand(c *tool.Call, args []string, n int) bool {
 	return true
 }
 
-// curly quotes a name as GNU's quote() does where characters are UTF-8.
+// curly quotes a name as GNU's quote() does in a UTF-8 locale.
 func curly(s string) string {
 	var b strings.Builder
 	b.WriteString("‘")
@@ -70,7 +70,7 @@ func curly(s string) string {
 	return b.String()
 }
 
-// escapeC writes bytes that can't be printed as C does: \n or \NNN.
+// escapeC escapes bytes that can't be printed, as in C: \n or \NNN.
 func escapeC(s string) string {
 	out := ""
 	for i := range len(s) {
@@ -83,10 +83,10 @@ func escapeC(s string) string {
 	return out
 }
 
-// quoted quotes a name for a shell, always, as most messages of GNU's tools do.
+// quoted quotes a name for a shell in every case, as most messages of GNU's tools do.
 func quoted(s string) string { return shellQuote(s, true) }
 
-// shellQuote quotes a name for a shell; without always, only where the shell needs it.
+// shellQuote quotes a name for a shell. Without always, it quotes only where the shell needs it.
 func shellQuote(s string, always bool) string {
 	plain, printable := s != "", true
 	for i := 0; i < len(s); {
@@ -137,7 +137,7 @@ func shellQuote(s string, always bool) string {
 	return b.String()
 }
 
-// under returns the path of an entry of a directory as GNU's tools write it.
+// under returns the path of a directory's entry in the form of GNU's tools.
 func under(dir, name string) string {
 	if strings.HasSuffix(dir, "/") {
 		return dir + name
@@ -145,7 +145,7 @@ func under(dir, name string) string {
 	return dir + "/" + name
 }
 
-// lastName is the last name of a path, without slashes at the end.
+// lastName returns the last name of a path, without slashes at the end.
 func lastName(p string) string {
 	t := strings.TrimRight(p, "/")
 	if t == "" {
@@ -154,7 +154,7 @@ func lastName(p string) string {
 	return t[strings.LastIndexByte(t, '/')+1:]
 }
 
-// parentOf is the directory of a path as dirname says it.
+// parentOf returns the directory of a path, as dirname prints it.
 func parentOf(p string) string {
 	t := strings.TrimRight(p, "/")
 	if t == "" {
@@ -173,7 +173,7 @@ func parentOf(p string) string {
 	return t
 }
 
-// trimSlashes takes slashes from the end of a path, but leaves the root.
+// trimSlashes removes slashes from the end of a path, but keeps the root.
 func trimSlashes(p string) string {
 	t := strings.TrimRight(p, "/")
 	if t == "" && p != "" {
@@ -182,7 +182,8 @@ func trimSlashes(p string) string {
 	return t
 }
 
-// lstat and statOf describe a named file, not following or following a link at its end.
+// lstat and statOf describe a named file. statOf follows a link at the end of the name, lstat does
+// not.
 func lstat(c *tool.Call, name string) (vfs.Info, error) {
 	if name == "" {
 		return vfs.Info{}, syscall.ENOENT
@@ -205,7 +206,7 @@ func isDir(c *tool.Call, name string) bool {
 
 func isLink(m fs.FileMode) bool { return m&fs.ModeSymlink != 0 }
 
-// permBits are the bits of chmod as Unix numbers them.
+// permBits returns the bits of chmod with their Unix numbers.
 func permBits(m fs.FileMode) uint32 {
 	p := uint32(m.Perm())
 	if m&fs.ModeSetuid != 0 {
@@ -220,7 +221,7 @@ func permBits(m fs.FileMode) uint32 {
 	return p
 }
 
-// fileMode is the reverse of permBits.
+// fileMode is the inverse of permBits.
 func fileMode(p uint32) fs.FileMode {
 	m := fs.FileMode(p & 0o777)
 	if p&0o4000 != 0 {
@@ -235,7 +236,7 @@ func fileMode(p uint32) fs.FileMode {
 	return m
 }
 
-// typeLetter is the first letter of a mode in ls -l; find calls a regular file f.
+// typeLetter returns the first letter of a mode in ls -l. For find, a regular file is f.
 func typeLetter(m fs.FileMode) byte {
 	switch {
 	case m.IsDir():
@@ -254,7 +255,7 @@ func typeLetter(m fs.FileMode) byte {
 	return '-'
 }
 
-// modeString is a mode as ls -l writes it.
+// modeString returns a mode in the format of ls -l.
 func modeString(m fs.FileMode) string {
 	b := []byte{typeLetter(m), 0, 0, 0, 0, 0, 0, 0, 0, 0}
 	for i, l := range []byte("rwxrwxrwx") {
@@ -285,7 +286,7 @@ func rawMode(m fs.FileMode) uint32 {
 	return permBits(m) | t[typeLetter(m)]
 }
 
-// kindName is a file's kind in words, as stat and find say it.
+// kindName returns a file's kind in the words of stat and find.
 func kindName(i vfs.Info) string {
 	switch typeLetter(i.Mode) {
 	case 'd':
@@ -307,7 +308,7 @@ func kindName(i vfs.Info) string {
 	return "regular file"
 }
 
-// blocks is how many units of 512 bytes a file takes, as a disk with blocks of 4096 would have it.
+// blocks returns the size of a file on a disk with blocks of 4096 bytes, in units of 512 bytes.
 func blocks(i vfs.Info) int64 {
 	if i.Mode.IsDir() {
 		return 8
@@ -315,7 +316,7 @@ func blocks(i vfs.Info) int64 {
 	return (i.Used + 4095) / 4096 * 8
 }
 
-// device are the numbers of a character device.
+// device returns the numbers of a character device.
 func device(i vfs.Info) (major, minor int) {
 	minors := map[string]int{"null": 3, "zero": 5, "full": 7, "random": 8}
 	if i.Name == "urandom" {
@@ -327,18 +328,18 @@ func device(i vfs.Info) (major, minor int) {
 	return 5, 0
 }
 
-// accessed and changed are a file's other times.
+// accessed and changed return a file's other times.
 func accessed(i vfs.Info) time.Time { return i.Accessed }
 func changed(i vfs.Info) time.Time  { return i.Changed }
 
-// prompt asks on Err and reads a line: whether it begins with y.
+// prompt asks a question on Err and reads a line. It returns true if the line begins with y.
 func prompt(c *tool.Call, format string, args ...any) bool {
 	fmt.Fprintf(c.Err, "%s: %s", c.Base(), fmt.Sprintf(format, args...))
 	line := readAnswer(c.In)
 	return strings.HasPrefix(line, "y") || strings.HasPrefix(line, "Y")
 }
 
-// readAnswer reads one line byte by byte, since what follows belongs to somebody else.
+// readAnswer reads one line byte by byte, because another program may read the rest.
 func readAnswer(in io.Reader) string {
 	var b [1]byte
 	line := []byte{}
@@ -357,7 +358,7 @@ func readAnswer(in io.Reader) string {
 	return string(line)
 }
 
-// human writes a size as -h does, in units of base (1024, or 1000 for --si), rounded up.
+// human formats a size as -h does, rounded up. base is 1024, or 1000 for --si.
 func human(n int64, base int64) string {
 	if n < base {
 		return strconv.FormatInt(n, 10)
@@ -395,7 +396,8 @@ func human(n int64, base int64) string {
 // inUnits divides, rounding up.
 func inUnits(n, unit int64) int64 { return (n + unit - 1) / unit }
 
-// sizeArg reads a size: a number with one of GNU's suffixes (K, KB, KiB, M, …, and b, c, w for those who take them).
+// sizeArg reads a size: a number with one of GNU's suffixes. These are K, KB, KiB, M, …, and b, c,
+// w for the programs that accept them.
 func sizeArg(s string) (n int64, ok bool) {
 	digits := 0
 	for digits < len(s) && s[digits] >= '0' && s[digits] <= '9' {
@@ -415,7 +417,7 @@ func sizeArg(s string) (n int64, ok bool) {
 	return n * mult, true
 }
 
-// suffixes is what a suffix multiplies by.
+// suffixes returns the factor of a suffix.
 func suffixes(s string) (int64, bool) {
 	switch s {
 	case "":
@@ -481,10 +483,10 @@ func lookupGroup(c *tool.Call, s string) (uint32, bool) {
 	return 0, false
 }
 
-// blockPool has what copyAll copies through.
+// blockPool has the buffers of copyAll.
 var blockPool = sync.Pool{New: func() any { b := make([]byte, 128<<10); return &b }}
 
-// copyAll copies from in to out in big blocks and pays for it.
+// copyAll copies from in to out in large blocks, and pays for that.
 func copyAll(c *tool.Call, out io.Writer, in io.Reader) (int64, error) {
 	block := blockPool.Get().(*[]byte)
 	defer blockPool.Put(block)
@@ -511,7 +513,7 @@ func copyAll(c *tool.Call, out io.Writer, in io.Reader) (int64, error) {
 	}
 }
 
-// readFile reads a named input whole, paid for.
+// readFile reads a whole named input, and pays for its memory.
 func readFile(c *tool.Call, name string) ([]byte, error) {
 	in, err := c.OpenIn(name)
 	if err != nil {
@@ -521,5 +523,5 @@ func readFile(c *tool.Call, name string) ([]byte, error) {
 	return c.ReadAll(in)
 }
 
-// flush writes what is left; a program that can't write has failed.
+// flush writes the buffered output. If that fails, so does the program.
 func flush(c *tool.Call, w *bufio.Writer, status int) int { return c.Flush(w, status) }

@@ -26,9 +26,9 @@ type copier struct {
 	backup  string // "", simple, numbered, existing
 	suffix  string
 	target  string            // -t
-	names   map[uint64]string // first copies of files with several names
+	names   map[uint64]string // first copies of files that have several names
 	made    map[string]bool   // what this run has made
-	top     uint64            // inode of the directory that the copy is being put in
+	top     uint64            // inode of the copy's destination directory
 	setMode *modeChange
 }
 
@@ -39,7 +39,7 @@ func newCopier(c *tool.Call) *copier {
 // fail says what went wrong.
 func (c *copier) fail(format string, args ...any) {
 	c.status = 1
-	_ = c.out.Flush() // in order with what was said before
+	_ = c.out.Flush() // to keep messages in order
 	c.Errorf(1, format, args...)
 }
 
@@ -119,7 +119,7 @@ func (c *copier) preserve(list string, on bool) bool {
 	return true
 }
 
-// common applies the options that cp and mv share, and does the work.
+// common applies the options that cp and mv share, and runs the program.
 func (c *copier) common(f tool.Flags) int {
 	switch f.Last("ifn") {
 	case 'i':
@@ -168,7 +168,7 @@ func (c *copier) setBackup(how string) bool {
 	return true
 }
 
-// operands sorts out what is copied where.
+// operands decides which operands are copied to which destination.
 func (c *copier) operands(args []string) int {
 	switch {
 	case len(args) == 0:
@@ -317,7 +317,7 @@ func (c *copier) copyOne(src, dst string) {
 	})
 }
 
-// dir makes the directory that a copy goes into.
+// dir makes the destination directory of a copied directory.
 func (c *copier) dir(v visit, to string) next {
 	d, err := lstat(c.Call, to)
 	if err == nil && isLink(d.Mode) {
@@ -348,7 +348,7 @@ func (c *copier) dir(v visit, to string) next {
 	return goOn
 }
 
-// finishDir gives a directory its attributes once it is full.
+// finishDir sets a directory's attributes after all its files were copied.
 func (c *copier) finishDir(info vfs.Info, to string) {
 	full := c.Abs(to)
 	made := c.made[full]
@@ -363,7 +363,8 @@ func (c *copier) finishDir(info vfs.Info, to string) {
 	c.attributes(info, to)
 }
 
-// attributes gives a copy the owner and the time of its source; what is not allowed is left, as GNU's cp does for users.
+// attributes sets the owner and time of a copy to those of its source. Attributes that the user may
+// not set stay unchanged, as with GNU's cp.
 func (c *copier) attributes(info vfs.Info, to string) {
 	full := c.Abs(to)
 	link := isLink(info.Mode)
@@ -382,7 +383,7 @@ func (c *copier) attributes(info vfs.Info, to string) {
 	}
 }
 
-// backupName is what a file in the way is renamed to.
+// backupName returns the backup name for an existing file.
 func (c *copier) backupName(dst string) string {
 	if c.backup == "simple" {
 		return dst + c.suffix

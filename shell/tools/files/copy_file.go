@@ -8,7 +8,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// mayReplace decides about a file that stands in the way; backup is what it was renamed to.
+// mayReplace decides whether to replace an existing file. backup is the name to which that file was
+// renamed.
 func (c *copier) mayReplace(src, dst string, info, old vfs.Info) (backup string, ok bool) {
 	switch {
 	case c.noClobber:
@@ -35,7 +36,7 @@ func (c *copier) mayReplace(src, dst string, info, old vfs.Info) (backup string,
 	return backup, true
 }
 
-// file copies what is no directory.
+// file copies a file that is not a directory.
 func (c *copier) file(v visit, to string) {
 	src, info := v.path, v.info
 	copyLink := isLink(info.Mode)
@@ -95,7 +96,7 @@ func (c *copier) file(v visit, to string) {
 
 func quotedOrAt(to string) string { return quoted(to) }
 
-// transfer makes the copy itself.
+// transfer does the copying.
 func (c *copier) transfer(src, to string, info vfs.Info, exists bool) bool {
 	full := c.Abs(to)
 	if c.hardlinks && info.Links > 1 && !c.hard && !c.symbolic {

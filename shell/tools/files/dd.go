@@ -30,10 +30,10 @@ type ddJob struct {
 	truncated            int64
 }
 
-// maxBlock is the biggest block that dd takes.
+// maxBlock is the largest block size of dd.
 const maxBlock = 256 << 20
 
-// ddNumber reads N with suffixes and products such as 2x1k.
+// ddNumber reads N, with suffixes and products such as 2x1k.
 func ddNumber(s string) (int64, bool) {
 	total := int64(1)
 	for part := range strings.SplitSeq(s, "x") {
@@ -227,7 +227,7 @@ func nameOr(name, other string) string {
 	return name
 }
 
-// skipInput passes over the start of the input.
+// skipInput skips the start of the input.
 func (j *ddJob) skipInput(c *tool.Call, in io.Reader, f tool.File) error {
 	n := j.skip
 	if !j.skipB {
@@ -336,7 +336,7 @@ func (j *ddJob) run(c *tool.Call, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// read reads one block: what one read gives, or with iflag=fullblock all of it.
+// read reads one block: the result of one read, or with iflag=fullblock a full block.
 func (j *ddJob) read(in io.Reader, b []byte) (int, error) {
 	if !j.iflag["fullblock"] {
 		return in.Read(b)
@@ -362,13 +362,13 @@ func (j *ddJob) write(out io.Writer, b []byte) error {
 	return nil
 }
 
-// plainError says an error in the kernel's words.
+// plainError formats an error in the kernel's words.
 type plainError struct{ error }
 
 func (e plainError) Error() string { return errText(e.error) }
 func (e plainError) Unwrap() error { return e.error }
 
-// convert applies conv=. column is where in a record block and unblock are.
+// convert applies conv=. column is the position of block and unblock in a record.
 func (j *ddJob) convert(b []byte, column *int64) []byte {
 	switch {
 	case j.conv["lcase"]:
@@ -424,7 +424,7 @@ func (j *ddJob) convert(b []byte, column *int64) []byte {
 	return b
 }
 
-// shift adds to the letters of a range, in place.
+// shift adds by to the letters from lo to hi, in place.
 func shift(b []byte, lo, hi, by byte) {
 	for i, x := range b {
 		if x >= lo && x <= hi {

@@ -37,7 +37,7 @@ type differ struct {
 	textOnly  bool // -a
 	define    string
 	start     string
-	options   string // as they are repeated before the files of a directory
+	options   string // as repeated before the files of a directory
 	status    int
 	foldNames bool
 	formats   lineFormats
@@ -64,7 +64,7 @@ func (d *differ) trouble(format string, args ...any) int {
 // diff compares files line by line.
 func diff(c *tool.Call) int {
 	short := diffShort
-	for i, a := range c.Args { // -u3 is old for -U 3; -u takes its number apart from other letters
+	for i, a := range c.Args { // -u3 is the old form of -U 3; in -ub, b is another option
 		if len(a) > 2 && a[0] == '-' && a[1] == 'u' && !allDigits(a[2:]) {
 			c.Args[i] = a[:1] + a[2:]
 			c.Args = append([]string{"-u"}, c.Args...)
@@ -120,7 +120,7 @@ func (d *differ) end() int {
 	return status
 }
 
-// setStyle sets the format; two different ones conflict.
+// setStyle sets the format. Two different formats conflict.
 func (d *differ) setStyle(s byte) bool {
 	if d.style != 'n' && d.style != s {
 		d.trouble("conflicting output style options")
@@ -130,7 +130,7 @@ func (d *differ) setStyle(s byte) bool {
 	return true
 }
 
-// rawOptions are the arguments that are no operands, as they were given.
+// rawOptions returns the arguments that are not operands, unchanged.
 func (d *differ) rawOptions(operands []string) (opts []string) {
 	for _, a := range d.Args {
 		if len(operands) > 0 && a == operands[0] {
@@ -348,7 +348,7 @@ func (d *differ) pair(a, b string) {
 	d.files(side{name: a, info: ia, ok: ea == nil}, side{name: b, info: ib, ok: eb == nil}, false)
 }
 
-// files compares two files; within is whether they were found in directories.
+// files compares two files. within says that they were found in directories.
 func (d *differ) files(a, b side, within bool) {
 	if !d.Step(16) {
 		d.status = 2
@@ -452,10 +452,10 @@ func (d *differ) identical(a, b side) {
 	}
 }
 
-// isBinaryHead looks for a zero byte where GNU's looks.
+// isBinaryHead looks for a zero byte in the same part of the file as GNU's diff.
 func isBinaryHead(b []byte) bool { return bytes.IndexByte(b[:min(len(b), 64<<10)], 0) >= 0 }
 
-// write writes the differences in the wanted format.
+// write writes the differences in the selected format.
 func (d *differ) write(a, b side, ta, tb text, script []change) {
 	switch d.style {
 	case 'u', 'c':
@@ -479,7 +479,7 @@ func (d *differ) write(a, b side, ta, tb text, script []change) {
 	}
 }
 
-// stampOf is a file's time in a header.
+// stampOf returns a file's time for a header.
 func (d *differ) stampOf(s side) string {
 	t := s.info.Modified
 	if !s.ok {

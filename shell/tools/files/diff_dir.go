@@ -8,7 +8,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// pairOf are two directories that are still to be compared, or a message that is still to be written.
+// pairOf is two directories that must still be compared, or a message that must still be written.
 type pairOf struct {
 	a, b   string
 	text   string
@@ -67,7 +67,7 @@ func (d *differ) list(dir string) (map[string]vfs.Info, []string) {
 	return out, names
 }
 
-// entries compares the names of two directories and returns what is to be done for each.
+// entries compares the names of two directories, and returns the work for each name.
 func (d *differ) entries(a, b string, top bool) (out []pairOf) {
 	la, na := d.list(a)
 	lb, nb := d.list(b)

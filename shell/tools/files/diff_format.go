@@ -56,7 +56,7 @@ func (d *differ) colored(code string, fn func()) {
 	}
 }
 
-// span is a range of lines in the normal format, from 0.
+// span returns a range of lines in the normal format. from counts from 0.
 func span(from, n int) string {
 	if n > 1 {
 		return fmt.Sprintf("%d,%d", from+1, from+n)
@@ -106,13 +106,13 @@ func (d *differ) normal(a, b text, script []change) {
 	}
 }
 
-// plainLine writes a line of a script, always with its end.
+// plainLine writes a line of a script, and always ends it.
 func (d *differ) plainLine(t text, i int) {
 	d.w.Write(t.lines[i])
 	d.w.WriteByte('\n')
 }
 
-// ed writes a script for ed, last change first.
+// ed writes a script for ed, with the last change first.
 func (d *differ) ed(b text, script []change) {
 	for n := len(script) - 1; n >= 0; n-- {
 		ch := script[n]
@@ -146,7 +146,7 @@ func (d *differ) ed(b text, script []change) {
 	}
 }
 
-// forwardEd is like ed, but in order, which ed can't read.
+// forwardEd is like ed, but in ascending order. ed can't read this format.
 func (d *differ) forwardEd(b text, script []change) {
 	for _, ch := range script {
 		if ch.ignore {
@@ -237,7 +237,7 @@ func (d *differ) ifdef(a, b text, script []change) {
 	}
 }
 
-// hunk is a group of changes that are shown together: script[from:to].
+// hunk finds a group of changes that are shown together: script[from:to].
 func (d *differ) hunk(script []change, from int) (to int) {
 	for to = from + 1; to < len(script); to++ {
 		prev, ch := script[to-1], script[to]
@@ -252,7 +252,7 @@ func (d *differ) hunk(script []change, from int) (to int) {
 	return to
 }
 
-// contextual is the unified and the context format.
+// contextual writes the unified and the context format.
 func (d *differ) contextual(a, b side, ta, tb text, script []change) {
 	head := false
 	for from := 0; from < len(script); {
@@ -300,7 +300,7 @@ func (d *differ) header(a, b side) {
 	}
 }
 
-// quoteHeader quotes a name in a header as C does, if it needs it.
+// quoteHeader quotes a name in a header as in C, if necessary.
 func quoteHeader(name string) string {
 	for i := range len(name) {
 		if name[i] < 0x20 || name[i] == '"' || name[i] == '\\' || name[i] == 0x7f {
@@ -315,7 +315,7 @@ func quoteHeader(name string) string {
 	return name
 }
 
-// functionOf is the last line before a hunk that looks like the start of a function.
+// functionOf returns the last line before a hunk that looks like the start of a function.
 func (d *differ) functionOf(t text, before int) string {
 	if d.function == nil {
 		return ""
@@ -339,7 +339,7 @@ func (d *differ) functionOf(t text, before int) string {
 	return ""
 }
 
-// unifiedRange is a range as @@ has it.
+// unifiedRange returns a range in the format of @@ lines.
 func unifiedRange(from, to int) string {
 	switch n := to - from; n {
 	case 0:
@@ -375,7 +375,7 @@ func (d *differ) unified(a, b text, hunk []change, a0, a1, b0, b1 int, function 
 	}
 }
 
-// contextRange is a range as the context format has it.
+// contextRange returns a range in the context format.
 func contextRange(from, to int) string {
 	if to <= from+1 {
 		return strconv.Itoa(to)
@@ -433,7 +433,8 @@ func (d *differ) context3(a, b text, hunk []change, a0, a1, b0, b1 int, function
 	}
 }
 
-// columns2 are the widths of side by side output: of a half line, and where the second begins.
+// columns2 returns the layout of side by side output: the width of a half, and the column where the
+// second half begins.
 func (d *differ) columns2() (half, second int) {
 	t := 8
 	if d.expand {
@@ -497,7 +498,7 @@ func pick(i, end int) int {
 	return -1
 }
 
-// halves writes one line of two columns; -1 is none.
+// halves writes one line of two columns. An index of -1 means no line.
 func (d *differ) halves(a text, i int, sep byte, b text, j int) {
 	half, second := d.columns2()
 	col := 0
@@ -544,7 +545,7 @@ func (d *differ) tabTo(from, to int) int {
 	return to
 }
 
-// half writes what of a line fits.
+// half writes the part of a line that fits.
 func (d *differ) half(line []byte, indent, bound int) int {
 	in, out := 0, 0
 	for n := 0; n < len(line); {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// lineFormats are --old-line-format and its kin: what is printed for each line.
+// lineFormats are --old-line-format and the like: the formats for each line.
 type lineFormats struct {
 	old, new, same string
 	given          bool
@@ -53,7 +53,8 @@ func (d *differ) lines(a, b text, script []change) {
 	}
 }
 
-// formatted prints a line: %l is its text, %L that and its end, %dn its number, and %c'x' a character.
+// formatted prints a line: %l is its text, %L its text and its end, %dn its number, and %c'x' a
+// character.
 func (d *differ) formatted(format string, t text, i int) {
 	end := "\n"
 	if t.noEnd && i == len(t.lines)-1 {

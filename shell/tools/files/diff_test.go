@@ -15,7 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool/linediff/linedifftest"
 )
 
-// textOf are the lines with these numbers.
+// textOf returns the lines with these numbers as a text.
 func textOf(list []int32) []byte {
 	var b bytes.Buffer
 	for _, n := range list {
@@ -24,9 +24,9 @@ func textOf(list []int32) []byte {
 	return b.Bytes()
 }
 
-// TestDiffLikeRealDiff compares scripts with those of the real diff for random files. More than one
-// shortest script may be right, so they are compared by what they do: the real patch, given ours,
-// makes the second file of the first, and ours is no longer.
+// TestDiffLikeRealDiff compares scripts for random files with those of the real diff. There may be
+// several shortest scripts, so it compares their effect: the real patch with our script must make
+// the second file from the first, and our script must not be longer.
 func TestDiffLikeRealDiff(t *testing.T) {
 	for _, program := range []string{"diff", "patch"} {
 		_, err := exec.LookPath(program)

@@ -30,15 +30,15 @@ func splitText(b []byte) text {
 	return t
 }
 
-// sameness says which lines count as equal, and which changes are not worth a word.
+// sameness says which lines are equal, and which changes are ignored.
 type sameness struct {
 	fold, allSpace, spaceChange, trailing, tabs, blank, stripCR, minimal bool
 	ignore                                                               *regex.Regexp
-	context                                                              int // lines around changes that are compared though they are equal
+	context                                                              int // number of equal lines around changes that are compared too
 	robust                                                               bool
 }
 
-// key is what of a line is compared.
+// key returns the part of a line that is compared.
 func (s *sameness) key(line, buf []byte) []byte {
 	if !s.fold && !s.allSpace && !s.spaceChange && !s.trailing && !s.tabs {
 		return line
@@ -75,7 +75,8 @@ func (s *sameness) key(line, buf []byte) []byte {
 
 func isSpace(b byte) bool { return b == ' ' || b >= '\t' && b <= '\r' }
 
-// change is one difference: lines deleted from the first file at a, and inserted from the second at b.
+// change is one difference: lines of the first text at a were deleted, and lines of the second at b
+// were inserted.
 type change struct {
 	a, del, b, ins int
 	ignore         bool
@@ -101,7 +102,7 @@ func compareTexts(c *tool.Call, a, b text, s *sameness) (script []change, ok boo
 				buf = key
 			}
 			if t.noEnd && suffix == 0 && i == len(lines)-1 && s.robust && !s.trailing && !s.spaceChange && !s.allSpace {
-				key = append([]byte("\n"), key...) // equal to another last line without its end alone
+				key = append([]byte("\n"), key...) // equal only to another last line without an end
 			}
 			n, found := classes[string(key)]
 			if !found {
@@ -128,7 +129,8 @@ func compareTexts(c *tool.Call, a, b text, s *sameness) (script []change, ok boo
 	return script, true
 }
 
-// commonEnds counts the equal lines at both ends that need no comparison: all but those of the context.
+// commonEnds counts the equal lines at both ends that need no comparison. It leaves the lines of
+// the context to the comparison.
 func commonEnds(a, b text, s *sameness) (prefix, suffix int) {
 	n := min(len(a.lines), len(b.lines))
 	lastA, lastB := len(a.lines)-1, len(b.lines)-1

@@ -8,7 +8,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// sum is what a directory takes.
+// sum is the disk usage of a directory.
 type sum struct {
 	size    int64
 	inodes  int64
@@ -207,7 +207,7 @@ func du(c *tool.Call) int {
 	return flush(c, out, status)
 }
 
-// df tells how full the disk is.
+// df shows the usage of the disk.
 func df(c *tool.Call) int {
 	f, ok := c.Flags("aB:hHiklmPTt:x:v", "all=a", "block-size=B", "human-readable=h", "si=H", "inodes=i", "local=l", "portability=P", "print-type=T", "type=t",
 		"exclude-type=x", "output=\x81::", "total=\x82", "sync=\x83", "no-sync=\x84")

@@ -13,10 +13,10 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// kind is what file says of a file.
+// kind is the description of a file's type.
 type kind struct{ text, mime, charset string }
 
-// headSize is how much of a file is looked at.
+// headSize is the number of bytes of a file that are examined.
 const headSize = 1 << 20
 
 // file tells what files are.
@@ -114,7 +114,7 @@ func kindOf(c *tool.Call, name string, deref bool) kind {
 	return identify(head[:n], n == headSize)
 }
 
-// special2 knows what is no regular file.
+// special2 recognizes files that are not regular.
 func special2(c *tool.Call, name string, i vfs.Info) (kind, bool) {
 	mime := func(s string) string { return "inode/" + s }
 	switch typeLetter(i.Mode) {
@@ -147,7 +147,7 @@ func special2(c *tool.Call, name string, i vfs.Info) (kind, bool) {
 	return kind{}, false
 }
 
-// signature is what a kind of file begins with.
+// signature is the bytes at the beginning of a type of file.
 type signature struct {
 	at         int
 	magic      string
@@ -171,7 +171,7 @@ var signatures = []signature{
 	{0, "diff --git ", "", "text/x-diff"}, {0, "-----BEGIN CERTIFICATE-----", "PEM certificate", "text/plain"}, {0, "-----BEGIN PGP", "PGP", "text/plain"},
 }
 
-// identify knows a file by its contents.
+// identify recognizes a file by its contents.
 func identify(b []byte, cut bool) kind {
 	if len(b) == 0 {
 		return kind{"empty", "inode/x-empty", "binary"}
@@ -198,7 +198,7 @@ func isBinary(b []byte) bool {
 	return bytes.IndexByte(b, 0) >= 0 || !utf8.Valid(b)
 }
 
-// details are what is said behind a signature's text.
+// details returns the text that follows a signature's description.
 func details(magic string, b []byte) string {
 	switch {
 	case strings.HasPrefix(magic, "\x89PNG") && len(b) >= 29:
@@ -228,7 +228,7 @@ func details(magic string, b []byte) string {
 	return ""
 }
 
-// binaryKind knows the kinds that need more than a signature.
+// binaryKind recognizes types that need more than a signature.
 func binaryKind(b []byte) (kind, bool) {
 	switch {
 	case bytes.HasPrefix(b, []byte("\x7fELF")) && len(b) >= 20:
@@ -306,7 +306,7 @@ func zipKind(b []byte) kind {
 	return kind{fmt.Sprintf("Zip archive data, at least v%d.%d to extract, compression method=%s", v/10, v%10, method), "application/zip", "binary"}
 }
 
-// textKind knows text: its encoding, its language and its lines.
+// textKind describes text: its encoding, its language and its lines.
 func textKind(b []byte, cut bool) kind {
 	encoding, charset, ok := encodingOf(b, cut)
 	if !ok {
@@ -337,7 +337,7 @@ func textKind(b []byte, cut bool) kind {
 	return kind{text, mime, charset}
 }
 
-// encodingOf tells how text is encoded.
+// encodingOf returns the encoding of a text.
 func encodingOf(b []byte, cut bool) (text, charset string, ok bool) {
 	if cut {
 		for n := 0; n < 3 && !utf8.Valid(b); n++ {
@@ -375,7 +375,7 @@ func encodingOf(b []byte, cut bool) (text, charset string, ok bool) {
 	return "Non-ISO extended-ASCII", "unknown-8bit", true
 }
 
-// lineKinds tells about the ends of lines.
+// lineKinds describes the line ends.
 func lineKinds(b []byte) string {
 	longest, start := 0, 0
 	for i, x := range b {
@@ -415,7 +415,8 @@ func lineKinds(b []byte) string {
 	return text
 }
 
-// language guesses what a text is written in; "=" before the name marks those that are named instead of "text".
+// language guesses the language of a text. A name that begins with "=" is printed in the place of
+// "text".
 func language(b []byte) (name, mime string) {
 	if bytes.HasPrefix(b, []byte("#!")) {
 		return scriptKind(b)
@@ -463,7 +464,7 @@ func ndjson(b []byte) bool {
 	return n > 1
 }
 
-// csv reports whether text is in as many columns on each of its first ten lines.
+// csv reports whether the first ten lines of a text have the same number of columns.
 func csv(b []byte) bool {
 	columns, n := 0, 0
 	for line := range bytes.Lines(b) {

@@ -1,8 +1,9 @@
-// Package files has programs for files and directories: ls, cp, find, diff, patch and their kin, with the options, the
-// messages and the exit statuses of GNU's.
+// Package files has programs for files and directories: ls, cp, find, diff, patch and others, with
+// the options, the messages and the exit statuses of GNU's.
 //
-// Trees are walked without recursion, so that no depth can exhaust Go's stack, and every entry that is visited is paid for.
-// What the simulated machine has not (block devices, security labels, remote machines) is refused with a sentence.
+// Trees are walked without recursion, so that a deep tree can't exhaust Go's stack. Every visited
+// entry is paid for. Requests for things that the simulated machine does not have (block devices,
+// security labels, remote machines) are refused with a message.
 package files
 
 import (
@@ -41,7 +42,7 @@ var usages = map[string]string{
 	"shred": "[OPTION]... FILE...", "cmp": "[OPTION]... FILE1 [FILE2 [SKIP1 [SKIP2]]]", "diff": "[OPTION]... FILES", "rsync": "[OPTION]... SRC [SRC]... DEST",
 }
 
-// withHelp answers --help and --version before a program sees its arguments.
+// withHelp handles --help and --version before a program sees its arguments.
 func withHelp(run tool.Command) tool.Command {
 	return func(c *tool.Call) int {
 		for _, a := range c.Args {
@@ -55,7 +56,7 @@ func withHelp(run tool.Command) tool.Command {
 				_, _ = c.Out.Write([]byte(c.Base() + " (Carrel) 1.0, after the GNU program of that name\n"))
 				return 0
 			case c.Base() == "xargs" && !strings.HasPrefix(a, "-"):
-				return run(c) // from here on the options are the command's
+				return run(c) // later options belong to the command
 			}
 		}
 		return run(c)

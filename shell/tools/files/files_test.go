@@ -14,7 +14,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// TestMany walks and removes a directory of 100,000 files and a tree as deep as paths go.
+// TestMany walks and removes a directory of 100,000 files, and a tree as deep as paths can be.
 func TestMany(t *testing.T) {
 	x := newBox(t)
 	x.v = vfs.New(vfs.Options{}).As(vfs.Cred{})
@@ -97,7 +97,7 @@ func FuzzPatch(f *testing.F) {
 	})
 }
 
-// FuzzDiff checks that what diff says leads from one file to the other.
+// FuzzDiff checks that the output of diff converts one file to the other.
 func FuzzDiff(f *testing.F) {
 	f.Add([]byte("a\nb\nc\n"), []byte("a\nc\nd"))
 	f.Add([]byte("a\na\nb\na\n"), []byte("a\nb\na\na\n"))
@@ -123,7 +123,7 @@ func FuzzDiff(f *testing.F) {
 	})
 }
 
-// box is a process on a disk of its own, with bounds.
+// box is a process with limits, on its own disk.
 type box struct {
 	tool.Host
 	v    vfs.View

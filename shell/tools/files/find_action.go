@@ -9,7 +9,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// action reads actions: what has an effect besides being true.
+// action reads actions, which are the expressions with side effects.
 func (f *finder) action(name string) (test, bool, error) {
 	acts := func(t test, err error) (test, bool, error) {
 		f.acts = true
@@ -88,7 +88,7 @@ func (f *finder) fail(format string, args ...any) {
 
 func (f *finder) print(end byte, w *bufio.Writer) test {
 	return func(e *found) bool {
-		_, _ = w.WriteString(e.path) // an error stays with the writer
+		_, _ = w.WriteString(e.path) // the writer keeps the error
 		if err := w.WriteByte(end); err != nil {
 			f.quit = true
 		}
@@ -115,7 +115,7 @@ func (f *finder) ls(w *bufio.Writer) test {
 	}
 }
 
-// batch gathers names for -exec +.
+// batch collects names for -exec +.
 type batch struct {
 	args  []string
 	dir   string
@@ -262,7 +262,7 @@ func (f *finder) root(name string, expr test) {
 			return stop
 		case e.prune && !f.depth, dir && !v.post && v.depth >= f.max:
 			if dir && f.depth && !v.post {
-				// No post visit comes for what is not descended into.
+				// A directory that the walk does not enter gets no post visit.
 				p := v
 				p.post = true
 				if v.depth >= f.min {

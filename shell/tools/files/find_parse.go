@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// maxNesting bounds how deep the parentheses of an expression go.
+// maxNesting is the deepest nesting of parentheses in an expression.
 const maxNesting = 500
 
 // test is one node of find's expression.
@@ -44,7 +44,7 @@ type finder struct {
 	rootsFrom string
 }
 
-// found is a file that the expression is asked about.
+// found is a file for which the expression is evaluated.
 type found struct {
 	visit
 	f     *finder
@@ -52,7 +52,7 @@ type found struct {
 	prune bool
 }
 
-// base is the file's last name, as -name sees it.
+// base returns the file's last name, as -name sees it.
 func (e *found) base() string {
 	if e.depth == 0 {
 		return lastName(e.path)
@@ -122,7 +122,7 @@ paths:
 	return f.finish()
 }
 
-// parse reads the whole expression and adds -print where nothing acts.
+// parse reads the whole expression. It adds -print if there is no action.
 func (f *finder) parse() (test, error) {
 	if len(f.args) == 0 {
 		return f.print('\n', f.out), nil
@@ -151,7 +151,7 @@ func (f *finder) peek() string {
 	return ""
 }
 
-// list reads expressions with commas between them.
+// list reads expressions separated by commas.
 func (f *finder) list() (test, error) {
 	var all []test
 	for {
@@ -309,7 +309,7 @@ func (f *finder) misplaced(a string) error {
 	return errUsage(msg)
 }
 
-// arg takes the argument of a primary.
+// arg returns the next argument of a primary.
 func (f *finder) arg(name string) (string, error) {
 	if f.at >= len(f.args) {
 		return "", errUsage(fmt.Sprintf("missing argument to `%s'", name))
@@ -318,7 +318,7 @@ func (f *finder) arg(name string) (string, error) {
 	return f.args[f.at-1], nil
 }
 
-// global warns about an option that stands behind a test but holds for all.
+// global warns about an option that comes after a test although it applies to the whole expression.
 func (f *finder) global(name string) {
 	if f.tests && f.warn {
 		fmt.Fprintf(f.Err, "find: warning: %s stands after %s; it counts for the tests before it as well, %s belongs in front\n", name, f.firstTest(), name)
@@ -334,7 +334,7 @@ func (f *finder) firstTest() string {
 	return ""
 }
 
-// openOut opens the file of -fprint and its kin, once.
+// openOut opens the file of -fprint and the like. It opens each file once.
 func (f *finder) openOut(name string) (*bufio.Writer, error) {
 	if w, ok := f.files[name]; ok {
 		return w, nil
@@ -366,7 +366,7 @@ func (f *finder) closeAll() {
 	}
 }
 
-// finish runs what -exec + has left.
+// finish runs the remaining commands of -exec +.
 func (f *finder) finish() int {
 	for _, b := range f.batches {
 		b.run(f)
@@ -400,7 +400,7 @@ func parseCompare(s string) (c compareTo, ok bool) {
 	return c, err == nil && s[0] != '+' && s[0] != '-'
 }
 
-// compareArg reads such an argument.
+// compareArg reads such a number.
 func (f *finder) compareArg(name string) (compareTo, error) {
 	a, err := f.arg(name)
 	if err != nil {

@@ -115,7 +115,7 @@ func padSpec(spec, value string, d byte) string {
 	return value
 }
 
-// directive is the value of one directive of -printf.
+// directive returns the value of one directive of -printf.
 func (e *found) directive(d, sub byte, spec string) string {
 	i, m := e.info, e.f.Machine()
 	switch d {
@@ -215,12 +215,12 @@ func findType(l byte) byte {
 	return l
 }
 
-// cTime is a time as ctime says it, with the fraction that find adds.
+// cTime returns a time in the format of ctime, with the fraction that find adds.
 func cTime(t time.Time) string {
 	return t.Format("Mon Jan _2 15:04:05") + fmt.Sprintf(".%09d0 ", t.Nanosecond()) + strconv.Itoa(t.Year())
 }
 
-// findTime is one field of a time.
+// findTime returns one field of a time.
 func findTime(t time.Time, sub byte) string {
 	frac := fmt.Sprintf(".%09d0", t.Nanosecond())
 	switch sub {

@@ -7,7 +7,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/regex"
 )
 
-// regexTypes are the syntaxes of -regextype: whether operators stand without a backslash.
+// regexTypes are the syntaxes of -regextype. The value says whether operators are written without a
+// backslash.
 var regexTypes = map[string]bool{"findutils-default": false, "ed": false, "emacs": false, "gnu-awk": true, "grep": false, "posix-awk": true, "awk": true,
 	"posix-basic": false, "posix-egrep": true, "egrep": true, "posix-extended": true, "posix-minimal-basic": false, "sed": false}
 
@@ -42,8 +43,8 @@ func compileFind(pattern, kind string, fold bool) (func(string) bool, error) {
 	return func(s string) bool { return re.Match([]byte(s)) }, nil
 }
 
-// fromEmacs rewrites an expression of Emacs, where + and ? are operators but \( \) \| need their backslash, as an
-// extended one.
+// fromEmacs converts an expression of Emacs to an extended one. In Emacs + and ? are operators, but
+// \( \) \| need their backslash.
 func fromEmacs(p string) string {
 	var b strings.Builder
 	for i := 0; i < len(p); i++ {

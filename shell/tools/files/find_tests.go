@@ -11,7 +11,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// primary reads one primary of the expression; its name has been taken.
+// primary reads one primary of the expression. Its name has been read.
 func (f *finder) primary(name string) (test, error) {
 	switch name {
 	case "-true":
@@ -236,7 +236,7 @@ func (f *finder) fraction(name string) (c compareFloat, err error) {
 	return c, nil
 }
 
-// fileTest reads tests of what stat tells.
+// fileTest reads tests of the fields of stat.
 func (f *finder) fileTest(name string) (test, bool, error) {
 	switch name {
 	case "-type", "-xtype":

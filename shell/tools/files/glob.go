@@ -6,14 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// How globMatch matches, as the flags of fnmatch.
+// Flags of globMatch, like the flags of fnmatch.
 const (
 	globPath   = 1 << iota // a slash matches itself alone
-	globPeriod             // a leading period matches itself alone
+	globPeriod             // only a period matches a leading period
 	globFold               // without case
 )
 
-// globMatch matches a name against a shell pattern. It takes time in the product of the lengths at most.
+// globMatch matches a name against a shell pattern. Its time is at most proportional to the product
+// of the lengths.
 func globMatch(pattern, name string, flags int) bool {
 	if flags&globPeriod != 0 && strings.HasPrefix(name, ".") && !strings.HasPrefix(pattern, ".") {
 		return false
@@ -48,7 +49,7 @@ func globMatch(pattern, name string, flags int) bool {
 func globOne(pattern string, p int, name string, n, flags int) (np, nn int, ok bool) {
 	r, size := utf8.DecodeRuneInString(name[n:])
 	if r == utf8.RuneError && size == 1 {
-		r = rune(name[n]) + 0x110000 // a byte that is no character matches itself
+		r = rune(name[n]) + 0x110000 // a byte that is not part of a character matches itself
 	}
 	switch pattern[p] {
 	case '?':
@@ -76,7 +77,7 @@ func fold(r rune) rune {
 	return unicode.ToLower(r)
 }
 
-// globClass matches a bracket expression; end is behind its ].
+// globClass matches a bracket expression. end is the position after its ].
 func globClass(p string, r rune, flags int) (end int, match, valid bool) {
 	i := 1
 	not := i < len(p) && (p[i] == '!' || p[i] == '^')
@@ -148,7 +149,7 @@ func inClass(name string, r rune) bool {
 	return false
 }
 
-// versionCompare orders names as ls -v and sort -V do.
+// versionCompare compares names as ls -v and sort -V do.
 func versionCompare(a, b string) int {
 	if a == b {
 		return 0
@@ -176,7 +177,7 @@ func versionCompare(a, b string) int {
 	return versionPart(a, b)
 }
 
-// cutSuffix takes off what matches (\.[A-Za-z~][A-Za-z0-9~]*)*$.
+// cutSuffix removes a suffix that matches (\.[A-Za-z~][A-Za-z0-9~]*)*$.
 func cutSuffix(s string) string {
 	end := len(s)
 	for {

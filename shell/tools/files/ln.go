@@ -164,7 +164,7 @@ func (c *copier) link(target, name string, f tool.Flags) {
 	}
 }
 
-// resolveMissing resolves the links of a path of which the end may be missing.
+// resolveMissing resolves the links of a path whose end may be missing.
 func resolveMissing(c *tool.Call, name string) string {
 	p, err := canonical(c, c.Abs(name), mayMissAll, true)
 	if err != nil {
@@ -173,7 +173,7 @@ func resolveMissing(c *tool.Call, name string) string {
 	return p
 }
 
-// relativeTo is the way from a directory to a file; both are absolute and clean.
+// relativeTo returns the relative path from a directory to a file. Both are absolute and clean.
 func relativeTo(dir, to string) string {
 	if dir == to {
 		return "."
@@ -191,7 +191,7 @@ func splitPath(p string) []string {
 	return strings.FieldsFunc(p, func(r rune) bool { return r == '/' })
 }
 
-// cleanPath takes ".", ".." and double slashes out of an absolute path, without looking at the disk.
+// cleanPath removes ".", ".." and double slashes from an absolute path. It does not read the disk.
 func cleanPath(p string) string {
 	var out []string
 	for _, part := range splitPath(p) {

@@ -39,7 +39,7 @@ type lister struct {
 	blank                                                                                                       bool
 	blankColor                                                                                                  bool // the first color has been said
 	now                                                                                                         time.Time
-	literal                                                                                                     bool // control characters as they are
+	literal                                                                                                     bool // print control characters unchanged
 }
 
 // item is one file to be listed.
@@ -47,7 +47,7 @@ type item struct {
 	vfs.Info
 	said   string // as the operand was given
 	path   string
-	target *vfs.Info // what a link leads to, nil if nothing
+	target *vfs.Info // the target of a link, nil if there is none
 }
 
 const lsShort = "aAbBcCdfFgGhHiI:klLmnNopqQrRsStuUvw:xXZ1T:D"
@@ -130,7 +130,7 @@ func (l *lister) choice(option, value string, values ...string) (string, bool) {
 	return "", false
 }
 
-// options applies the options in order, since many take back others.
+// options applies the options in order, because many of them undo others.
 func (l *lister) options(f tool.Flags) bool {
 	explicitSort, explicitTime := false, false
 	for _, o := range f.All {
@@ -280,7 +280,7 @@ func (l *lister) options(f tool.Flags) bool {
 	return l.timeStyle()
 }
 
-// when reads always, auto or never: "y" for yes.
+// when reads always, auto or never. It returns "y" if the answer is yes.
 func (l *lister) when(option string, o tool.Flag) (string, bool) {
 	if !o.Has {
 		return "y", true
@@ -310,7 +310,7 @@ func (l *lister) timeStyle() bool {
 	return false
 }
 
-// operands lists what was named: files first, then directories.
+// operands lists the operands: files first, then directories.
 func (l *lister) operands(args []string) {
 	var files, dirs []item
 	for _, name := range args {
@@ -344,7 +344,7 @@ func (l *lister) operands(args []string) {
 		l.print(files)
 		l.blank = true
 	}
-	// A stack instead of recursion: a tree may be very deep.
+	// Use a stack instead of recursion, because a tree may be very deep.
 	slices.Reverse(dirs)
 	for len(dirs) > 0 {
 		d := dirs[len(dirs)-1]
@@ -360,7 +360,7 @@ func (l *lister) operands(args []string) {
 	}
 }
 
-// item makes an item and looks where a link leads.
+// item makes an item, and finds the target of a link.
 func (l *lister) item(info vfs.Info, said, path string) item {
 	it := item{Info: info, said: said, path: path}
 	if isLink(info.Mode) && (l.format == 'l' || l.color != nil || l.classes == 'F' || l.dirsFirst) {
@@ -371,7 +371,7 @@ func (l *lister) item(info vfs.Info, said, path string) item {
 	return it
 }
 
-// directory lists one directory and returns those in it.
+// directory lists one directory and returns the directories in it.
 func (l *lister) directory(d item, headed bool) (below []item, ok bool) {
 	if l.follow && l.recurse {
 		if l.listed[d.Ino] {
@@ -540,5 +540,5 @@ func (l *lister) time(it item) time.Time {
 	return it.Modified
 }
 
-// special reports a mode bit for colors.
+// special reports whether a mode has a bit that selects a color.
 func special(m fs.FileMode, bit fs.FileMode) bool { return m&bit != 0 }

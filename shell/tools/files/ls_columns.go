@@ -3,22 +3,22 @@ package files
 import "slices"
 
 const (
-	// columnGap is the space between the columns of ls.
+	// columnGap is the number of spaces between the columns of ls.
 	columnGap = 2
-	// leastColumn is the width, with the gap, that a column has at least.
+	// leastColumn is the least width of a column, including the gap.
 	leastColumn = 3
-	// tabStop is how far apart a terminal's tab stops are.
+	// tabStop is the distance between the tab stops of a terminal.
 	tabStop = 8
 )
 
 // grid is an arrangement of cells in columns.
 type grid struct {
 	cells, rows int
-	across      bool  // the second cell is beside the first, not below it
+	across      bool  // the second cell is next to the first, not below it
 	widths      []int // of each column, without the gap
 }
 
-// at returns which cell is at a place, -1 for none.
+// at returns the cell at a place, or -1 for none.
 func (g *grid) at(row, col int) int {
 	i := col*g.rows + row
 	if g.across {
@@ -30,7 +30,8 @@ func (g *grid) at(row, col int) int {
 	return i
 }
 
-// newGrid arranges cells of these widths in so many columns, or in fewer where the last ones would stay empty.
+// newGrid arranges cells of these widths in cols columns. It uses fewer columns if the last ones
+// would be empty.
 func newGrid(cells []int, cols int, across bool) grid {
 	rows := (len(cells) + cols - 1) / cols
 	if !across {
@@ -47,8 +48,9 @@ func newGrid(cells []int, cols int, across bool) grid {
 	return g
 }
 
-// fits reports whether the rows of a grid end before the last place of a line. Each column counts as at least
-// leastColumn, the last one too. When no column is wider, it is enough that the last one begins in the line.
+// fits reports whether the rows of a grid end before the last place of a line. Each column counts
+// as at least leastColumn, including the last one. If no column is wider than that, it is enough
+// that the last column begins in the line.
 func (g *grid) fits(line int) bool {
 	length, narrow := 0, true
 	for col, w := range g.widths {
@@ -61,10 +63,11 @@ func (g *grid) fits(line int) bool {
 	return length < line || len(g.widths) == 1 || narrow && (len(g.widths)-1)*leastColumn < line
 }
 
-// fitGrid finds the grid with the most columns, and so the fewest rows, that fits into a line. One column always fits. pay is
-// asked before each attempt, with the number of cells; ok is false when it says no.
+// fitGrid finds the grid with the most columns, and so the fewest rows, that fits into a line. One
+// column always fits. It calls pay before each attempt with the number of cells. ok is false when
+// pay returns false.
 func fitGrid(cells []int, line int, across bool, pay func(int) bool) (g grid, ok bool) {
-	// No grid has more columns than the narrowest cells would fill in one row.
+	// A grid can't have more columns than the number of the narrowest cells that fill one row.
 	narrow := slices.Sorted(slices.Values(cells))
 	most, length := 0, 0
 	for most < len(narrow) && length+narrow[most] <= line {
@@ -96,7 +99,7 @@ func (l *lister) columns(items []item) {
 		return
 	}
 	for row := range g.rows {
-		begin, end := 0, 0 // of the column, and of what is printed
+		begin, end := 0, 0 // of the column, and of the printed text
 		for col, w := range g.widths {
 			i := g.at(row, col)
 			if i < 0 {
@@ -111,8 +114,8 @@ func (l *lister) columns(items []item) {
 	}
 }
 
-// advance moves from one column of the terminal to another: with tabs to the last stop on the way, unless that is the next
-// column, and from there with spaces.
+// advance moves from one terminal column to another. It uses tabs up to the last stop on the way,
+// and then spaces. It uses no tab if that stop is the next column.
 func (l *lister) advance(from, to int) {
 	if stop := to - to%tabStop; from+1 < stop {
 		for range stop/tabStop - from/tabStop {

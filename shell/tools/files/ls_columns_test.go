@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestFitGrid holds grids of random cells against what ls promises: every cell has one place, in order; rows end in the line;
-// and no grid with more columns would do.
+// TestFitGrid checks grids of random cells. Every cell must have one place, in order. Rows must end
+// in the line. No grid with more columns may fit.
 func TestFitGrid(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
@@ -32,7 +32,7 @@ func TestFitGrid(t *testing.T) {
 	}
 }
 
-// checkGrid looks at each place of a grid.
+// checkGrid checks each place of a grid.
 func checkGrid(t *testing.T, g grid, cells []int, line int) {
 	t.Helper()
 	var order []int
@@ -71,7 +71,7 @@ func checkGrid(t *testing.T, g grid, cells []int, line int) {
 	}
 }
 
-// TestFitGridLikeLs has what ls of coreutils 9.1 makes of some names.
+// TestFitGridLikeLs compares with the output of ls of coreutils 9.1 for some names.
 func TestFitGridLikeLs(t *testing.T) {
 	letters := slices.Repeat([]int{1}, 28)
 	mixed := []int{1, 2, 1, 1, 1, 2, 1, 2, 1, 2, 1, 2, 1} // a bx c d e fx …
@@ -99,7 +99,7 @@ func TestFitGridLikeLs(t *testing.T) {
 	}
 }
 
-// TestFitGridStops shows that a grid is paid for.
+// TestFitGridStops checks that fitGrid pays for its work, and stops when it can't.
 func TestFitGridStops(t *testing.T) {
 	paid := 0
 	if _, ok := fitGrid([]int{5, 1, 1, 1}, 9, false, func(n int) bool { paid += n; return false }); ok || paid != 4 {
@@ -107,7 +107,7 @@ func TestFitGridStops(t *testing.T) {
 	}
 }
 
-// TestAdvance follows the terminal: tabs go to the next stop.
+// TestAdvance interprets the output as a terminal does, where tabs go to the next stop.
 func TestAdvance(t *testing.T) {
 	for from := range 40 {
 		for to := from; to < 60; to++ {

@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// name is a name as it is shown, quoted if wanted.
+// name returns a name as it is printed, quoted if requested.
 func (l *lister) name(s string) string {
 	switch l.quote {
 	case "shell-escape":
@@ -52,7 +52,7 @@ func (l *lister) name(s string) string {
 	return b.String()
 }
 
-// quoteC quotes as C does; without quotes, spaces are escaped too.
+// quoteC quotes as in C. Without quotes it also escapes spaces.
 func quoteC(s string, quotes bool) string {
 	var b strings.Builder
 	if quotes {
@@ -77,7 +77,7 @@ func quoteC(s string, quotes bool) string {
 	return b.String()
 }
 
-// indicator is the letter that -F or -p puts behind a name.
+// indicator returns the character that -F or -p prints after a name.
 func (l *lister) indicator(m fs.FileMode) string {
 	switch {
 	case l.classes == 0 || l.classes == 'n':
@@ -96,7 +96,8 @@ func (l *lister) indicator(m fs.FileMode) string {
 	return ""
 }
 
-// width of a name on a terminal. A control character takes a column, since something is printed in its place.
+// width returns the width of a name on a terminal. A control character takes a column, because
+// another character is printed in its place.
 func width(s string) int {
 	n := 0
 	for _, r := range s {
@@ -131,7 +132,7 @@ func (l *lister) print(items []item) {
 	}
 }
 
-// prefixes returns what stands before each name: inode and blocks, aligned.
+// prefixes returns a function for the text before each name: inode and blocks, aligned.
 func (l *lister) prefixes(items []item) func(item) string {
 	if !l.inode && !l.blocks {
 		return func(item) string { return "" }
@@ -155,7 +156,7 @@ func (l *lister) prefixes(items []item) func(item) string {
 	}
 }
 
-// shown is a name with its color and indicator.
+// shown returns a name with its color and indicator.
 func (l *lister) shown(it item) string {
 	name := l.name(it.said)
 	if l.color != nil {
@@ -283,7 +284,7 @@ func cached(names map[uint32]string, id uint32, look func(uint32) string) string
 	return s
 }
 
-// stamp is a time in the wanted style.
+// stamp returns a time in the selected style.
 func (l *lister) stamp(t time.Time) string {
 	t = t.In(l.now.Location())
 	age := l.now.Sub(t)
@@ -309,10 +310,11 @@ func (l *lister) stamp(t time.Time) string {
 	return t.Format("Jan _2  2006")
 }
 
-// defaultColors are those of ls without LS_COLORS.
+// defaultColors are the colors of ls without LS_COLORS.
 const defaultColors = "di=01;34:ln=01;36:pi=33:so=01;35:bd=01;33:cd=01;33:ex=01;32:su=37;41:sg=30;43:tw=30;42:ow=34;42:st=37;44:do=01;35"
 
-// colors are those to use: none where LS_COLORS is unset and the terminal is not known to have any.
+// colors returns the colors to use. There are none if LS_COLORS is unset and the terminal is not
+// known to have colors.
 func (l *lister) colors() map[string]string {
 	spec := l.Getenv("LS_COLORS")
 	if spec == "" && l.Getenv("COLORTERM") == "" {
@@ -340,7 +342,7 @@ func colors(spec string) map[string]string {
 	return out
 }
 
-// colorKey is which entry of LS_COLORS is a file's.
+// colorKey returns the entry of LS_COLORS for a file.
 func (l *lister) colorKey(m fs.FileMode, it item) string {
 	switch {
 	case isLink(m) && it.target == nil && l.color["or"] != "":
@@ -385,7 +387,7 @@ func (l *lister) colorKey(m fs.FileMode, it item) string {
 	return "fi"
 }
 
-// colored puts a name's color round it.
+// colored puts the color's codes around a name.
 func (l *lister) colored(name string, m fs.FileMode, it item) string {
 	code := l.color[l.colorKey(m, it)]
 	if code == "target" && it.target != nil {

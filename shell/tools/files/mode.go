@@ -10,13 +10,13 @@ import (
 type modeChange struct {
 	octal   bool
 	bits    uint32 // of an octal mode
-	exact   bool   // five digits and more: also clears the set-id bits of directories
+	exact   bool   // five or more digits: also clears the set-id bits of directories
 	clauses []modeClause
 }
 
 // modeClause is one operation of a symbolic mode.
 type modeClause struct {
-	who  uint32 // mask of the bits concerned; 0: all that the umask leaves
+	who  uint32 // mask of the affected bits; 0: all bits that the umask allows
 	op   byte   // + - =
 	perm uint32 // for ugo at once
 	bigX bool
@@ -25,7 +25,7 @@ type modeClause struct {
 	raw  bool // an octal number after the operator
 }
 
-// parseMode reads a mode as chmod knows it: octal, or clauses as in u+rwX,g=u,o-w.
+// parseMode reads a mode in chmod's format: octal, or clauses as in u+rwX,g=u,o-w.
 func parseMode(s string) (m modeChange, ok bool) {
 	if s != "" && s[0] >= '0' && s[0] <= '7' {
 		n, err := strconv.ParseUint(s, 8, 32)
@@ -109,7 +109,7 @@ func (c *modeClause) read(clause string, i int) (int, bool) {
 	return i, true
 }
 
-// apply changes a mode. umask holds back what a clause without ugoa would change.
+// apply changes a mode. For a clause without ugoa, the bits of umask do not change.
 func (m modeChange) apply(old fs.FileMode, umask fs.FileMode, dir bool) fs.FileMode {
 	bits := permBits(old)
 	if m.octal {
@@ -165,5 +165,5 @@ func (m modeChange) apply(old fs.FileMode, umask fs.FileMode, dir bool) fs.FileM
 	return fileMode(bits)
 }
 
-// spread gives one class's bits to all three.
+// spread copies the bits of one class to all three.
 func spread(b uint32) uint32 { b &= 7; return b | b<<3 | b<<6 }

@@ -71,7 +71,7 @@ func (c *copier) moveOne(src, dst string) {
 	}
 }
 
-// inTheWay decides about what has the new name already.
+// inTheWay decides about an existing file that has the new name.
 func (c *copier) inTheWay(src, dst string, info, old vfs.Info) (backup string, ok bool) {
 	switch {
 	case c.noClobber || c.update && !info.Mode.IsDir() && !info.Modified.After(old.Modified):
@@ -98,7 +98,7 @@ func (c *copier) inTheWay(src, dst string, info, old vfs.Info) (backup string, o
 	return "", true
 }
 
-// across moves to another filesystem: a copy, then the removal of the original.
+// across moves a file to another filesystem: it copies, then removes the original.
 func (c *copier) across(src, dst string, info vfs.Info) {
 	had := c.status
 	c.status = 0

@@ -21,27 +21,28 @@ type patcher struct {
 	status                                       int
 }
 
-// patchLine is a line of a hunk: ' ', '-' or '+', and whether it ends the file without a newline.
+// patchLine is a line of a hunk. It has ' ', '-' or '+', and says whether it ends the file without
+// a newline.
 type patchLine struct {
 	op    byte
 	text  []byte
 	noEnd bool
 }
 
-// patchHunk is one place to change.
+// patchHunk is the change at one place.
 type patchHunk struct {
-	from, to   int // first lines, from 1; 0 in an empty file
+	from, to   int // first line numbers, from 1; 0 in an empty file
 	lines      []patchLine
 	function   string
 	oldN, newN int
 	inputLine  int
 }
 
-// filePatch is what a patch says about one file.
+// filePatch is the part of a patch for one file.
 type filePatch struct {
 	oldName, newName, index string
 	oldText, newText        string // of the header, whole
-	oldGone, newGone        bool   // the header's time is that of 1970, or the name is /dev/null
+	oldGone, newGone        bool   // the header has a time of 1970, or the name /dev/null
 	hunks                   []patchHunk
 }
 
@@ -133,7 +134,7 @@ func (p *patcher) path(name string) string {
 	return under(p.dir, name)
 }
 
-// stripName applies -p; without it only the last name stays.
+// stripName applies -p. Without -p it keeps only the last name.
 func (p *patcher) stripName(name string) string {
 	if name == "" || name == "/dev/null" {
 		return name
@@ -151,7 +152,8 @@ func (p *patcher) stripName(name string) string {
 	return name
 }
 
-// safe reports whether a name may come from a patch: not absolute, and not out of the directory.
+// safe reports whether a name from a patch may be used: it is not absolute and does not lead out of
+// the directory.
 func safe(name string) bool {
 	if strings.HasPrefix(name, "/") {
 		return false
@@ -164,7 +166,7 @@ func safe(name string) bool {
 	return name != ""
 }
 
-// choose finds the file that is meant.
+// choose finds the file that the patch is for.
 func (p *patcher) choose(fp *filePatch) (name string, exists bool) {
 	var names []string
 	for _, n := range []string{fp.oldName, fp.newName, fp.index} {
@@ -203,7 +205,7 @@ func (p *patcher) choose(fp *filePatch) (name string, exists bool) {
 	return "", false
 }
 
-// creates reports whether the patch is of a file that was empty before.
+// creates reports whether the file was missing or empty before the patch.
 func (fp *filePatch) creates(reverse bool) bool {
 	if len(fp.hunks) != 1 {
 		return false
@@ -335,7 +337,7 @@ func (p *patcher) failed(rejected []patchHunk, n int, ignored bool, rej string) 
 	p.say("\n")
 }
 
-// removeParents removes directories that became empty.
+// removeParents removes directories that have become empty.
 func (p *patcher) removeParents(path string) {
 	for dir := parentOf(path); dir != "." && dir != "/"; dir = parentOf(dir) {
 		if p.FS().Remove(p.Abs(dir)) != nil {
@@ -362,7 +364,7 @@ func (p *patcher) writeOut(path string, data []byte, old vfs.Info, exists bool) 
 	}
 }
 
-// rejectText writes rejected hunks as a unified difference.
+// rejectText returns rejected hunks as a unified diff.
 func rejectText(fp *filePatch, hunks []patchHunk, reverse bool) []byte {
 	var b bytes.Buffer
 	oldName, newName := fp.oldText, fp.newText

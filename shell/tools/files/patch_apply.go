@@ -8,14 +8,15 @@ type patchJob struct {
 	t       text
 	out     [][]byte
 	noEnd   bool
-	at      int // lines of t that are in out already
-	delta   int // by how much the last hunk was off
+	at      int // lines of t that are already in out
+	delta   int // offset of the last hunk from its expected line
 	inexact bool
 	ignored bool // the patch was applied before
-	creates bool // the patch says that there is no file before it
+	creates bool // the patch says that the file does not exist before
 }
 
-// apply applies all hunks and returns those that did not fit. ok is false when the process is being ended.
+// apply applies all hunks, and returns those that did not fit. ok is false when the process is
+// being ended.
 func (j *patchJob) apply(fp *filePatch) (rejected []patchHunk, ok bool) {
 	p := j.p
 	grown := 0
@@ -30,7 +31,7 @@ func (j *patchJob) apply(fp *filePatch) (rejected []patchHunk, ok bool) {
 			return nil, false
 		}
 		if where < 0 && n == 0 {
-			// Perhaps the patch was applied before.
+			// The patch may have been applied before.
 			back := invert(h)
 			if w, f, ok := j.locate(back); ok && w >= 0 && f == 0 && !(h.oldN == 0 || h.newN == 0 && false) {
 				kind := "Reversed (or previously applied)"
@@ -131,7 +132,7 @@ func (h patchHunk) context() (before, after int) {
 	return before, after
 }
 
-// locate finds where a hunk fits: -1 nowhere.
+// locate finds the place where a hunk fits, or -1.
 func (j *patchJob) locate(h patchHunk) (where, fuzz int, ok bool) {
 	var old []patchLine
 	for _, l := range h.lines {
@@ -165,7 +166,8 @@ func (j *patchJob) locate(h patchHunk) (where, fuzz int, ok bool) {
 			}
 			return true
 		}
-		// A hunk with less context at its end than at its start is the file's end, and the other way round.
+		// A hunk with less context at its end than at its start belongs to the end of the file.
+		// With less at its start, it belongs to the start.
 		if fuzz == 0 && before < after && h.from <= 1 && len(old) > 0 {
 			if fits(0) {
 				return 0, 0, true
@@ -205,7 +207,7 @@ func (j *patchJob) locate(h patchHunk) (where, fuzz int, ok bool) {
 	return -1, 0, true
 }
 
-// same compares a line of the file and one of the patch.
+// same compares a line of the file with a line of the patch.
 func (j *patchJob) same(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -238,12 +240,12 @@ func (j *patchJob) use(h patchHunk, where, fuzz int) {
 		}
 	}
 	if j.at >= len(j.t.lines) {
-		// The end of the file is the hunk's: it says whether there is a newline.
+		// The hunk contains the end of the file, so it decides whether there is a newline.
 		j.t.noEnd = j.t.noEnd && len(h.lines) > 0 && h.lines[len(h.lines)-1].op == ' '
 	}
 }
 
-// skipAll takes over what is left of the file.
+// skipAll copies the rest of the file.
 func (j *patchJob) skipAll() {
 	if j.at < len(j.t.lines) {
 		j.noEnd = false

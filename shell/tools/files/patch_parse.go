@@ -23,7 +23,7 @@ type patchReader struct {
 	at    int
 }
 
-// parsePatch reads what a patch says; garbage is whether there was anything else.
+// parsePatch reads a patch. garbage says whether it contained other text.
 func parsePatch(c *tool.Call, data []byte) (out []*filePatch, garbage bool) {
 	r := &patchReader{c: c, lines: bytes.Split(data, []byte{'\n'})}
 	if n := len(r.lines); n > 0 && len(r.lines[n-1]) == 0 {
@@ -102,7 +102,8 @@ func parsePatch(c *tool.Call, data []byte) (out []*filePatch, garbage bool) {
 	return out, garbage
 }
 
-// headerName is the name of a header line, and whether its time says that the file did not exist.
+// headerName returns the name in a header line, and whether its time says that the file did not
+// exist.
 func headerName(s string) (name string, gone bool) {
 	s = strings.TrimRight(s, "\r")
 	name, stamp, tab := strings.Cut(s, "\t")
@@ -121,7 +122,7 @@ func headerName(s string) (name string, gone bool) {
 	return name, name == "/dev/null" || strings.HasPrefix(stamp, "1970-01-01 00:00:00") || strings.HasPrefix(stamp, "Thu Jan  1 00:00:00 1970")
 }
 
-// count is a number of a header, other where it is missing.
+// count reads a number of a header, and returns other if it is missing.
 func count(s string, other int) int {
 	n, err := strconv.Atoi(s)
 	if err != nil {
@@ -130,7 +131,7 @@ func count(s string, other int) int {
 	return min(n, 1<<30)
 }
 
-// noNewline takes the line that says that the one before has no newline.
+// noNewline consumes the line that says that the previous line has no newline.
 func (r *patchReader) noNewline() bool {
 	if r.at < len(r.lines) && bytes.HasPrefix(r.lines[r.at], []byte(`\ `)) {
 		r.at++
@@ -209,7 +210,7 @@ func (r *patchReader) normal() (h patchHunk, ok bool) {
 	return h, take(h.newN, "> ", '+')
 }
 
-// context reads one hunk of the context format and makes a unified one of it.
+// context reads one hunk of the context format, and converts it to a unified hunk.
 func (r *patchReader) context() (h patchHunk, ok bool) {
 	h.function = strings.TrimPrefix(string(r.lines[r.at]), "***************")
 	r.at++
@@ -245,7 +246,7 @@ func (r *patchReader) context() (h patchHunk, ok bool) {
 	if h.to, h.newN, news, ok = read(contextNew, " !+"); !ok {
 		return h, false
 	}
-	// One side may be left out when nothing is changed in it.
+	// One side may be missing if nothing changes in it.
 	if len(olds) == 0 && h.oldN > 0 {
 		for _, l := range news {
 			if l.op == ' ' {

@@ -10,14 +10,14 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// How much of a path may be missing.
+// Values that say how much of a path may be missing.
 const (
 	mayMissNone = iota
 	mayMissLast
 	mayMissAll
 )
 
-// canonical resolves an absolute path. With links false, symbolic links stay.
+// canonical resolves an absolute path. With links false, it does not follow symbolic links.
 func canonical(c *tool.Call, name string, missing int, links bool) (string, error) {
 	at := "/"
 	todo := splitPath(name)
@@ -147,7 +147,7 @@ func within(base, p string) bool {
 	return p == base || strings.HasPrefix(p, strings.TrimSuffix(base, "/")+"/")
 }
 
-// readlink prints where links lead.
+// readlink prints the targets of links.
 func readlink(c *tool.Call) int {
 	f, ok := c.Flags("femnqsvz", "canonicalize=f", "canonicalize-existing=e", "canonicalize-missing=m", "no-newline=n", "quiet=q", "silent=s", "verbose=v", "zero=z")
 	if !ok {
@@ -228,7 +228,7 @@ func basename(c *tool.Call) int {
 	return flush(c, out, 0)
 }
 
-// dirname prints all but last names.
+// dirname prints paths without their last name.
 func dirname(c *tool.Call) int {
 	f, ok := c.Flags("z", "zero=z")
 	if !ok {
@@ -307,7 +307,7 @@ func checkPath(c *tool.Call, name string, portable, extra bool) error {
 	return nil
 }
 
-// mktemp makes files and directories with names that are new.
+// mktemp makes files and directories with new names.
 func mktemp(c *tool.Call) int {
 	f, ok := c.Flags("dp:qtuV", "directory=d", "quiet=q", "dry-run=u", "suffix=\x81:", "tmpdir=\x82::")
 	if !ok {

@@ -130,7 +130,8 @@ func (r *remover) one(path string, info vfs.Info) bool {
 	return true
 }
 
-// tree removes a directory and all in it, one by one. What could not be removed keeps its directories.
+// tree removes a directory and everything in it, one by one. If a file can't be removed, its
+// directories stay.
 func (r *remover) tree(name string) {
 	kept := map[string]bool{}
 	keep := func(path string) {
@@ -222,7 +223,7 @@ func mkdir(c *tool.Call) int {
 	return status
 }
 
-// makeAll makes a directory and its parents. say is the message of -v, "" for mkdir's.
+// makeAll makes a directory and its parents. say is the message of -v; "" is mkdir's message.
 func makeAll(c *tool.Call, name string, verbose bool, say string, fail func(err error, at string)) bool {
 	if name == "" {
 		fail(syscall.ENOENT, name)

@@ -15,8 +15,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// syncer is one run of rsync, between two places of this machine: whole files are copied, since nothing is saved by
-// finding what of them is new.
+// syncer is one run of rsync between two places of this machine. It copies whole files, because
+// finding their changed parts would save nothing.
 type syncer struct {
 	*tool.Call
 	out                                          *bufio.Writer
@@ -26,7 +26,7 @@ type syncer struct {
 	remove, removeExcluded, move, dirs           bool
 	rules                                        []syncRule
 	total, sent                                  int64
-	created                                      bool // the destination was made just now
+	created                                      bool // this run has made the destination
 	status                                       int
 }
 
@@ -38,7 +38,7 @@ type syncRule struct {
 	dirOnly  bool
 }
 
-// syncFrame is a directory to be gone through.
+// syncFrame is a directory to process.
 type syncFrame struct {
 	src, dst, rel string
 	info          vfs.Info
@@ -136,7 +136,7 @@ func (s *syncer) rulesFrom(name string) int {
 	return 0
 }
 
-// excluded reports whether the rules leave a name out; rel is its path in the transfer.
+// excluded reports whether the rules exclude a name. rel is its path in the transfer.
 func (s *syncer) excluded(rel string, dir bool) bool {
 	for _, r := range s.rules {
 		if (!r.dirOnly || dir) && r.matches(rel) {
@@ -177,7 +177,7 @@ func (r syncRule) matches(rel string) bool {
 	}
 }
 
-// fail says what could not be done.
+// fail reports a failed operation.
 func (s *syncer) fail(what, name string, err error) {
 	if s.Stopped(err) {
 		return
@@ -187,7 +187,7 @@ func (s *syncer) fail(what, name string, err error) {
 	s.status = 23
 }
 
-// errNumber is the kernel's number of an error.
+// errNumber returns the kernel's number for an error.
 func errNumber(err error) int {
 	for _, no := range []syscall.Errno{syscall.ENOENT, syscall.EACCES, syscall.EPERM, syscall.EEXIST, syscall.ENOTDIR, syscall.EISDIR, syscall.ENOSPC, syscall.ENOTEMPTY, syscall.EROFS} {
 		if errText(err) == errText(no) {
@@ -197,7 +197,7 @@ func errNumber(err error) int {
 	return int(syscall.EIO)
 }
 
-// run copies the sources to a place.
+// run copies the sources to a destination.
 func (s *syncer) run(sources []string, dest string, parents bool) {
 	var found []vfs.Info
 	sources = slices.DeleteFunc(slices.Clone(sources), func(src string) bool {
@@ -279,7 +279,7 @@ func (s *syncer) run(sources []string, dest string, parents bool) {
 	}
 }
 
-// commas writes a number with its thousands apart.
+// commas writes a number with commas between thousands.
 func commas(n int64) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {
@@ -295,7 +295,7 @@ func (s *syncer) stat(name string, follow bool) (vfs.Info, error) {
 	return lstat(s.Call, name)
 }
 
-// tree copies a directory: first what it has of files, then one directory after the other.
+// tree copies a directory: first its files, then its directories one by one.
 func (s *syncer) tree(top syncFrame) {
 	stack, made := []syncFrame{top}, []syncFrame{}
 	for len(stack) > 0 {
@@ -357,14 +357,14 @@ func (s *syncer) tree(top syncFrame) {
 			stack = append(stack, dirs...)
 		}
 	}
-	for _, f := range slices.Backward(made) { // what was made in them has changed their times
+	for _, f := range slices.Backward(made) { // making files in them has changed their times
 		if s.times && !s.dry {
 			_ = s.FS().SetTimes(s.Abs(f.dst), vfs.Times{Modified: f.info.Modified}) // as far as it is allowed
 		}
 	}
 }
 
-// joinRel is a path within the transfer.
+// joinRel joins paths within the transfer.
 func joinRel(dir, name string) string {
 	if dir == "" {
 		return name
@@ -379,7 +379,7 @@ func cmpOr(a, b string) string {
 	return a
 }
 
-// prune removes what the source has not.
+// prune removes files that the source does not have.
 func (s *syncer) prune(f syncFrame, keep map[string]bool) {
 	old, err := s.FS().ReadDir(s.Abs(f.dst))
 	if err != nil {
@@ -415,7 +415,7 @@ func (s *syncer) prune(f syncFrame, keep map[string]bool) {
 	}
 }
 
-// directory makes a directory or brings its attributes up to date.
+// directory makes a directory or updates its attributes.
 func (s *syncer) directory(f syncFrame) bool {
 	shown := cmpOr(f.rel, ".") + "/"
 	old, err := lstat(s.Call, cmpOr(f.dst, "."))
@@ -449,7 +449,7 @@ func (s *syncer) directory(f syncFrame) bool {
 	return true
 }
 
-// changes are the nine letters of -i.
+// changes returns the nine letters of -i.
 func (s *syncer) changes(kind byte, i, old vfs.Info, exists, sum bool) string {
 	b := []byte(".........")
 	if !exists {
@@ -476,7 +476,7 @@ func (s *syncer) changes(kind byte, i, old vfs.Info, exists, sum bool) string {
 	return string(b)
 }
 
-// tell writes a line about a file. quiet is set where nothing changed.
+// tell writes a line about a file. quiet means that nothing changed.
 func (s *syncer) tell(same, moved, change string, exists bool, shown string, quiet bool) {
 	if quiet {
 		return
@@ -491,7 +491,7 @@ func (s *syncer) tell(same, moved, change string, exists bool, shown string, qui
 	}
 }
 
-// file brings one file that is no directory up to date.
+// file updates one file that is not a directory.
 func (s *syncer) file(src, dst, rel string, i vfs.Info) {
 	if !s.Step(8) {
 		return
@@ -551,7 +551,7 @@ func (s *syncer) file(src, dst, rel string, i vfs.Info) {
 	s.taken(src)
 }
 
-// taken removes a source file for --remove-source-files.
+// taken removes a source file, for --remove-source-files.
 func (s *syncer) taken(src string) {
 	if s.move && !s.dry {
 		if err := s.FS().Remove(s.Abs(src)); err != nil {
@@ -585,7 +585,8 @@ func (s *syncer) link(dst, rel string, i, old vfs.Info, exists bool) {
 	}
 }
 
-// copy writes the contents beside the old file and puts them in its place.
+// copy writes the contents to a temporary file in the same directory, and renames it over the old
+// file.
 func (s *syncer) copy(src, dst string, i, old vfs.Info, exists bool) error {
 	in, err := s.Open(src, vfs.ReadOnly, 0)
 	if err != nil {
@@ -621,7 +622,7 @@ func (s *syncer) copy(src, dst string, i, old vfs.Info, exists bool) error {
 	return nil
 }
 
-// attributes gives a file what was asked for of its source's.
+// attributes copies the requested attributes of the source.
 func (s *syncer) attributes(dst string, i vfs.Info) {
 	full := s.Abs(cmpOr(dst, "."))
 	if s.UID() == 0 && (s.owner || s.group) {

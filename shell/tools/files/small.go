@@ -80,7 +80,7 @@ func mkfifo(c *tool.Call) int {
 	return status
 }
 
-// mknod makes the devices that the machine knows.
+// mknod makes devices of the kinds that the machine has.
 func mknod(c *tool.Call) int {
 	f, ok := c.Flags("m:Z", "mode=m", "context=\x81::")
 	if !ok {

@@ -9,10 +9,10 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// devOf is the number of the disk or mount that a file is on.
+// devOf returns the number of the disk or mount of a file.
 func devOf(i vfs.Info) int { return diskMajor<<8 | diskMinor + int(max(i.Dev, 1)) - 1 }
 
-// The number of the first disk, and what a filesystem is said to be.
+// The number of the first disk, and the reported type of filesystem.
 const (
 	diskMajor, diskMinor = 0, 45
 	diskKind             = "tmpfs"
@@ -204,7 +204,7 @@ func (s statter) format(format string) string {
 	return b.String()
 }
 
-// directive is the value of one directive.
+// directive returns the value of one directive.
 func (s statter) directive(d, half byte, precision int) string {
 	i := s.i
 	m := s.c.Machine()
@@ -247,7 +247,7 @@ func (s statter) directive(d, half byte, precision int) string {
 		return s.name
 	case 'N':
 		quote := quoteIfStat
-		if precision == 0 { // of the default format, which does not quote
+		if precision == 0 { // for the default format, which does not quote
 			quote = func(s string) string { return s }
 		}
 		q := quote(s.name)
@@ -315,7 +315,7 @@ func (s statter) rdev(d, half byte) string {
 // quoteIfStat quotes as %N does.
 func quoteIfStat(s string) string { return shellQuote(s, true) }
 
-// disk is the value of a directive of -f.
+// disk returns the value of a directive of -f.
 func (s statter) disk(d byte) string {
 	used, total := diskUse(s.c)
 	switch d {
@@ -343,7 +343,8 @@ func (s statter) disk(d byte) string {
 	return "?"
 }
 
-// diskUse is what of the disk is used, and its size; one without a quota is said to have a terabyte.
+// diskUse returns the used bytes of the disk and its size. A disk without a quota is reported as a
+// terabyte.
 func diskUse(c *tool.Call) (used, total int64) {
 	used, total = c.FS().FS().Usage()
 	if total == 0 {

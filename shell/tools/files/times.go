@@ -44,7 +44,7 @@ func padded(n, width int, pad, usual byte) string {
 	return fmt.Sprintf("%0*d", width, n)
 }
 
-// directive is one conversion of strftime.
+// directive returns the value of one conversion of strftime.
 func directive(d, pad byte, colons int, t time.Time) string {
 	hour12 := (t.Hour()+11)%12 + 1
 	text := ""
@@ -141,7 +141,7 @@ func directive(d, pad byte, colons int, t time.Time) string {
 	return text
 }
 
-// fullTime is a time as stat and ls --full-time write it.
+// fullTime returns a time in the format of stat and ls --full-time.
 func fullTime(t time.Time) string { return t.Format("2006-01-02 15:04:05.000000000 -0700") }
 
 var dateLayouts = []string{
@@ -276,7 +276,7 @@ func weekday(s string) (int, bool) {
 	return 0, false
 }
 
-// parseStamp reads the form of touch -t: [[CC]YY]MMDDhhmm[.ss].
+// parseStamp reads the format of touch -t: [[CC]YY]MMDDhhmm[.ss].
 func parseStamp(s string, now time.Time) (time.Time, bool) {
 	digits, sec, dotted := strings.Cut(s, ".")
 	if !dotted {
@@ -299,5 +299,5 @@ func parseStamp(s string, now time.Time) (time.Time, bool) {
 	return t, err == nil
 }
 
-// unix is a time from its seconds.
+// unix returns the time of a number of seconds.
 func unix(sec int64) time.Time { return time.Unix(sec, 0).UTC() }

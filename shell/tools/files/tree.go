@@ -126,7 +126,7 @@ func (t *treeRun) report() {
 	t.w.WriteByte('\n')
 }
 
-// entries are what of a directory is shown, sorted.
+// entries returns the entries of a directory that are shown, sorted.
 func (t *treeRun) entries(dir string, depth int) ([]vfs.Info, bool) {
 	list, err := t.FS().ReadDir(t.Abs(dir))
 	if err != nil {
@@ -189,7 +189,7 @@ func (t *treeRun) sort(list []vfs.Info) {
 	})
 }
 
-// name is a name as it is shown.
+// name returns a name as it is printed.
 func (t *treeRun) name(s string) string {
 	if t.f.Has('Q') {
 		return quoteC(s, true)
@@ -200,7 +200,7 @@ func (t *treeRun) name(s string) string {
 	return strings.ReplaceAll(quoteC(strings.ReplaceAll(s, " ", "\x00"), false), `\000`, " ")
 }
 
-// facts are what the options want to know of a file, in brackets.
+// facts returns the facts about a file that the options select, in brackets.
 func (t *treeRun) facts(i vfs.Info) string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
@@ -245,7 +245,7 @@ func (t *treeRun) facts(i vfs.Info) string {
 	return "[" + strings.Join(parts, " ") + "]  "
 }
 
-// treeSize is how tree -h writes a size.
+// treeSize returns a size in the format of tree -h.
 func treeSize(n, base int64) string {
 	const units = "KMGTPE"
 	x := float64(n)
@@ -263,7 +263,7 @@ func treeSize(n, base int64) string {
 	return fmt.Sprintf("%3.0f%c", x, units[unit])
 }
 
-// label is a file's name with all that belongs to it.
+// label returns a file's name with its facts, color and link target.
 func (t *treeRun) label(path string, i vfs.Info, said string) string {
 	name := t.name(said)
 	if t.f.Has('f') && path != "" {
@@ -300,7 +300,7 @@ type treeFrame struct {
 	ino    uint64
 }
 
-// charset are the pieces of the drawing.
+// charset returns the pieces of the drawing.
 func (t *treeRun) charset() (tee, end, bar, gap string) {
 	if cs := strings.ToLower(t.f.Value(0x88, "utf-8")); cs == "ascii" || cs == "us-ascii" {
 		return "|-- ", "`-- ", "|   ", "    "
@@ -384,7 +384,7 @@ func (t *treeRun) draw(name string, root vfs.Info) {
 	}
 }
 
-// pruned takes out directories that show nothing.
+// pruned removes directories in which nothing is shown.
 func (t *treeRun) pruned(dir string, list []vfs.Info) []vfs.Info {
 	return slices.DeleteFunc(list, func(i vfs.Info) bool {
 		if !i.Mode.IsDir() {
@@ -411,7 +411,7 @@ func (t *treeRun) pruned(dir string, list []vfs.Info) []vfs.Info {
 	})
 }
 
-// total is what is in a directory, for --du.
+// total returns the size of a directory's contents, for --du.
 func (t *treeRun) total(path string, i vfs.Info) int64 {
 	var sum int64
 	walk(t.Call, path, followNone, func(v visit) next {

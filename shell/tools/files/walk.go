@@ -14,15 +14,15 @@ const (
 	followAll                    // -L
 )
 
-// visit is one file that a walk has come to.
+// visit is one file that a walk has reached.
 type visit struct {
-	path  string // as it is said: the operand and what is below it
+	path  string // its path for messages, which begins with the operand
 	info  vfs.Info
 	depth int
-	post  bool  // a directory, after all below it
-	err   error // it could not be described (pre), or its directory not be read (post is false, dir is true)
+	post  bool  // second visit of a directory, after all below it
+	err   error // Lstat or Stat failed, or with dir, reading the directory failed
 	dir   bool  // err is about reading the directory
-	loop  bool  // a link that leads back to a directory it is in
+	loop  bool  // a link to one of its own parent directories
 }
 
 // What a visitor wants next.
@@ -41,10 +41,11 @@ type frame struct {
 	at      int
 }
 
-// costEntry is what one entry of a directory takes while it is walked.
+// costEntry is the memory for one entry of a directory during the walk.
 const costEntry = 256
 
-// walk visits a file and all below it, directories before (and with post after) what is in them.
+// walk visits a file and everything below it. It visits a directory before its entries, and with
+// post after them.
 func walk(c *tool.Call, name string, links follow, fn func(visit) next) {
 	var stack []frame
 	info, err := lstat(c, name)
@@ -111,7 +112,7 @@ func walk(c *tool.Call, name string, links follow, fn func(visit) next) {
 	}
 }
 
-// looped reports whether a directory is one of those that are being read.
+// looped reports whether a directory is already being read further up.
 func looped(stack []frame, i vfs.Info) bool {
 	for _, f := range stack {
 		if f.v.info.Ino == i.Ino {

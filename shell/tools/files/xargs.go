@@ -17,7 +17,7 @@ import (
 type xargsRun struct {
 	*tool.Call
 	in             *bufio.Reader
-	delim          int // of -d and -0; -1: blanks, with quotes
+	delim          int // for -d and -0; -1: blanks, with quotes
 	eof            string
 	perLine        int
 	perRun         int
@@ -151,7 +151,8 @@ func delimiter(s string) (int, bool) {
 
 var errQuote = errors.New("quote")
 
-// item reads one argument. line is true when a line ended behind it; what ends in a blank goes on in the next.
+// item reads one argument. line is true when a line ended after it. A line that ends in a blank
+// continues on the next line.
 func (x *xargsRun) item() (arg string, line bool, err error) {
 	var b []byte
 	started, quote := false, byte(0)
@@ -204,7 +205,8 @@ func (x *xargsRun) item() (arg string, line bool, err error) {
 		case x.replace != "" && !started && (ch == ' ' || ch == '\t'):
 		case x.replace == "" && (ch == ' ' || ch == '\t'):
 			if started {
-				// A line ends here if nothing but its end follows, for -L; a blank before the end joins the next line.
+				// For -L, the line ends here if only a line end follows. A blank before the line
+				// end joins the next line.
 				next, perr := x.in.Peek(1)
 				return string(b), perr != nil && x.perLine == 0 || perr == nil && false && next[0] == '\n', nil
 			}
@@ -214,7 +216,7 @@ func (x *xargsRun) item() (arg string, line bool, err error) {
 	}
 }
 
-// loop reads all and runs the command lines.
+// loop reads all arguments and runs the command lines.
 func (x *xargsRun) loop() {
 	base := 0
 	for _, a := range x.command {
@@ -345,11 +347,11 @@ func (x *xargsRun) run(args []string) {
 	x.running = append(x.running, p)
 }
 
-// reapInterval is how often reap looks at the younger commands while it waits for the oldest.
+// reapInterval is how often reap checks the younger commands while it waits for the oldest.
 const reapInterval = 2 * time.Millisecond
 
-// reap waits for one of the commands. It waits through the machine: where processes take turns, a
-// wait that the machine does not know of would keep the commands from ever running.
+// reap waits for one of the commands. It waits through the machine. In a deterministic machine, any
+// other kind of wait would prevent the commands from running.
 func (x *xargsRun) reap() {
 	for {
 		at := slices.IndexFunc(x.running, func(p tool.Process) bool { return p.Ended(0) })
@@ -357,7 +359,7 @@ func (x *xargsRun) reap() {
 			if x.Step(1) {
 				continue
 			}
-			x.running, x.stop = nil, true // xargs is being ended, and its commands are not its own any more
+			x.running, x.stop = nil, true // xargs is being ended, and no longer owns its commands
 			return
 		}
 		at = max(at, 0)
@@ -371,7 +373,7 @@ func (x *xargsRun) reap() {
 	}
 }
 
-// account turns a command's status into xargs's own.
+// account adds a command's status to the status of xargs.
 func (x *xargsRun) account(status int, name string) {
 	switch {
 	case status == 0:

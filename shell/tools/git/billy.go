@@ -14,8 +14,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// disk is a directory of the machine's filesystem as go-git wants to see it. Package os is imported for the numbers of its
-// flags and the names of its types.
+// disk is a directory of the machine's filesystem in the form that go-git needs. Package os is
+// imported only for the numbers of its flags and the names of its types.
 type disk struct {
 	c    *tool.Call
 	root string
@@ -170,13 +170,13 @@ func (f *file) ReadAt(b []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// Lock implements billy.File. Nobody waits: a git that is killed leaves nothing locked.
+// Lock implements billy.File. It never waits, so a git that is killed leaves no lock behind.
 func (f *file) Lock() error { return nil }
 
 // Unlock implements billy.File.
 func (f *file) Unlock() error { return nil }
 
-// fileInfo is a description of a file.
+// fileInfo is vfs.Info as an fs.FileInfo.
 type fileInfo struct{ vfs.Info }
 
 func info(i vfs.Info, err error) (os.FileInfo, error) {

@@ -58,7 +58,7 @@ func cmdBlame(g *git, r *repo) error {
 	if err != nil {
 		return err
 	}
-	pending := carry(edits, len(now), len(lines), identityLines(len(lines))) // index into the current text → line of the final
+	pending := carry(edits, len(now), len(lines), identityLines(len(lines))) // maps a line of the current text to a line of the final text
 	for {
 		parent, old, err := r.before(c, name)
 		if err != nil {
@@ -112,7 +112,7 @@ func identityLines(n int) []int {
 	return out
 }
 
-// carry moves what is known of lines of a text to the lines of the text before it.
+// carry maps knowledge about the lines of a text to the lines of the previous text.
 func carry(edits []edit, old, now int, known []int) []int {
 	out := make([]int, old)
 	i, j := 0, 0
@@ -128,7 +128,8 @@ func carry(edits []edit, old, now int, known []int) []int {
 	return out
 }
 
-// before is the first parent, with the text that a file had there; nil when it wasn't there.
+// before returns the first parent, with the text of a file in it. It returns nil when the parent
+// did not have the file.
 func (r *repo) before(c *object.Commit, name string) (*object.Commit, [][]byte, error) {
 	for _, h := range c.ParentHashes {
 		p, err := r.commit(h)
@@ -149,7 +150,7 @@ func (r *repo) before(c *object.Commit, name string) (*object.Commit, [][]byte, 
 	return nil, nil, nil
 }
 
-// blamed writes the lines with who wrote them.
+// blamed writes the lines with their authors.
 func (r *repo) blamed(lines [][]byte, who []*object.Commit, from, to int, f flagSet) error {
 	width, digits := 0, len(strconv.Itoa(to))
 	label := func(c *object.Commit) (hash, author, date string) {

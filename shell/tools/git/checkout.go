@@ -7,8 +7,9 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// moveTree makes index and work tree what a tree is, from what another one was. With force, local changes are lost; without,
-// those in the way are named in an error and nothing is done.
+// moveTree changes the index and the work tree from one tree to another. With force, local changes
+// are lost. Without force, it changes nothing if local changes are in the way, and the error names
+// them.
 func (r *repo) moveTree(from, to snapshot, force bool, verb string) error {
 	x, err := r.index()
 	if err != nil {
@@ -67,7 +68,7 @@ func (r *repo) moveTree(from, to snapshot, force bool, verb string) error {
 	return r.save(x)
 }
 
-// inTheWay fails when local changes would be lost.
+// inTheWay returns an error if local changes would be lost.
 func (r *repo) inTheWay(x *staging, cs []change, to snapshot, verb string) error {
 	if len(x.unmerged()) > 0 {
 		for n := range x.unmerged() {
@@ -123,7 +124,7 @@ func (r *repo) inTheWay(x *staging, cs []change, to snapshot, verb string) error
 	return exit(1)
 }
 
-// switchTo checks out a commit and makes HEAD lead to a branch ("" for none).
+// switchTo checks out a commit and sets HEAD to a branch ("" for a detached HEAD).
 func (r *repo) switchTo(branch string, to plumbing.Hash, force bool) error {
 	old, at := r.head()
 	from, err := r.treeOf(at)
@@ -152,7 +153,7 @@ func (r *repo) switchTo(branch string, to plumbing.Hash, force bool) error {
 	return r.store.SetReference(plumbing.NewSymbolicReference(plumbing.HEAD, plumbing.ReferenceName("refs/heads/"+branch)))
 }
 
-// leftovers tells of local changes that a switch has kept.
+// leftovers reports local changes that a switch has kept.
 func (r *repo) leftovers() error {
 	x, err := r.index()
 	if err != nil {
@@ -190,7 +191,7 @@ func cmdSwitch(g *git, r *repo) error { return r.checkout(g, true) }
 func (r *repo) checkout(g *git, isSwitch bool) error {
 	given := g.args
 	for i, a := range given {
-		if a == "-" { // getopt would take it for a name, and it is one
+		if a == "-" { // "-" is the previous branch, not a file name
 			given = slices.Clone(given)
 			given[i] = "@{-1}"
 		}
@@ -284,7 +285,7 @@ func (r *repo) checkout(g *git, isSwitch bool) error {
 		return nil
 	}
 	if _, err := r.object(name); err != nil {
-		// a remote's branch of that name
+		// remote branches with that name
 		var found []*plumbing.Reference
 		for _, ref := range r.refs("refs/remotes/") {
 			if _, b, ok := strings.Cut(strings.TrimPrefix(string(ref.Name()), "refs/remotes/"), "/"); ok && b == name && b != "HEAD" {

@@ -40,7 +40,7 @@ func (r *repo) stage(x *staging, name string, i vfs.Info) error {
 	return nil
 }
 
-// stageTracked records changes and removals of files that the index knows.
+// stageTracked records changes and removals of files that are in the index.
 func (r *repo) stageTracked(x *staging, spec *pathspec) error {
 	changed, err := r.disk(x)
 	if err != nil {
@@ -131,7 +131,7 @@ func (r *repo) isDir(name string) bool {
 	return err == nil && i.Mode.IsDir()
 }
 
-// addNew records files that the index doesn't know.
+// addNew records files that are not in the index.
 func (r *repo) addNew(x *staging, spec *pathspec, args []string, force, intent bool) error {
 	g := r.ignores()
 	known := x.snapshot()
@@ -170,7 +170,7 @@ func (r *repo) addNew(x *staging, spec *pathspec, args []string, force, intent b
 		}
 		return r.stage(x, name, i)
 	})
-	for i := range hits { // looking into a directory is no hit
+	for i := range hits { // searching a directory does not count as a match
 		if !hits[i] && spec.hit[i] {
 			_, there := r.lstat(spec.specs[i])
 			spec.hit[i] = there || slices.ContainsFunc(x.Entries, func(e *index.Entry) bool {

@@ -45,7 +45,7 @@ func cmdBranch(g *git, r *repo) error {
 	return r.printBranches(f, rows, branch)
 }
 
-// setUpstream makes up the upstream of the named branch, or of the current one.
+// setUpstream sets up as the upstream of the named branch, or of the current one.
 func (r *repo) setUpstream(up, current string, args []string) error {
 	name := current
 	if len(args) > 0 {
@@ -70,7 +70,7 @@ func (r *repo) setUpstream(up, current string, args []string) error {
 // branchRow is one line of git branch.
 type branchRow struct{ name, full string }
 
-// branchRows finds the branches to list.
+// branchRows returns the branches to list.
 func (r *repo) branchRows(f tool.Flags, args []string, branch string, at plumbing.Hash) ([]branchRow, error) {
 	prefixes := []string{"refs/heads/"}
 	if f.Has('r') {
@@ -107,7 +107,7 @@ func (r *repo) branchRows(f tool.Flags, args []string, branch string, at plumbin
 	return rows, nil
 }
 
-// keepsBranch reports whether --contains, --merged and --no-merged leave a branch in the list.
+// keepsBranch reports whether a branch passes --contains, --merged and --no-merged.
 func (r *repo) keepsBranch(f tool.Flags, h plumbing.Hash) (bool, error) {
 	for _, o := range f.All {
 		if o.Letter < 0x82 || o.Letter > 0x84 {
@@ -132,7 +132,7 @@ func (r *repo) keepsBranch(f tool.Flags, h plumbing.Hash) (bool, error) {
 	return true, nil
 }
 
-// printBranches lists branches as the options want them.
+// printBranches lists branches in the format of the options.
 func (r *repo) printBranches(f tool.Flags, rows []branchRow, branch string) error {
 	width := 0
 	for _, x := range rows {
@@ -166,7 +166,8 @@ func (r *repo) printBranches(f tool.Flags, rows []branchRow, branch string) erro
 	return nil
 }
 
-// trackingText is what git branch -v says of a branch and its upstream, whose name is there with named.
+// trackingText returns the text of git branch -v about a branch and its upstream. With named it
+// includes the upstream's name.
 func (r *repo) trackingText(full string, named bool) string {
 	up, _ := r.upstream(full)
 	if up == "" || !strings.HasPrefix(full, "refs/heads/") {
@@ -186,7 +187,7 @@ func (r *repo) trackingText(full string, named bool) string {
 	return "[" + text + "] "
 }
 
-// separate gives --contains and its kin the argument that stands apart from them.
+// separate moves the argument of --contains and the like from the operands to the option.
 func separate(f *flagSet) []string {
 	args := f.Args
 	for i, o := range f.All {

@@ -131,7 +131,7 @@ func (r *repo) fill(g *git, url string, local, bare bool, f flagSet) error {
 		if f.Has(0x86) {
 			spec = "+refs/*:refs/*"
 		}
-		// the branch that HEAD leads to is not checked out anywhere
+		// the branch of HEAD is not checked out in any work tree
 	}
 	if !bare || f.Has(0x86) {
 		if err := r.set(file, "remote."+origin+".fetch", spec, false); err != nil {

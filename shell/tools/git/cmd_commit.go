@@ -27,7 +27,8 @@ func stamp(s object.Signature) string {
 	return fmt.Sprintf("%s <%s> %d %s", s.Name, s.Email, s.When.Unix(), s.When.Format("-0700"))
 }
 
-// tidy is what git makes of a message: no comments, no trailing space, no empty lines at the ends or twice in a row.
+// tidy cleans a message as git does: it removes comments, trailing spaces, empty lines at both ends
+// and repeated empty lines.
 func tidy(s string, comments bool) string {
 	var out []string
 	blank := false
@@ -135,7 +136,7 @@ func cmdCommit(g *git, r *repo) error {
 	return r.announce(branch, h, was, now, author, committer, message, at.IsZero(), amend || author.When.Unix() != committer.When.Unix() && f.Has(0x84))
 }
 
-// commitFlags reads the options, and refuses what is not here.
+// commitFlags reads the options, and refuses those that are not supported.
 func (r *repo) commitFlags() (tool.Flags, error) {
 	f, err := r.flags("am:F:qvnseioC:c:pt:S::u::", "all=a", "message=m", "file=F", "quiet=q", "verbose=v", "no-verify=n", "signoff=s", "amend=\x80", "allow-empty=\x81",
 		"allow-empty-message=\x82", "author=\x83:", "date=\x84:", "no-edit=\x85", "reuse-message=C", "reedit-message=c", "edit=e", "dry-run=\x86", "fixup=\x87:", "squash=\x88:",
@@ -156,7 +157,8 @@ func (r *repo) commitFlags() (tool.Flags, error) {
 	return f, nil
 }
 
-// stageForCommit puts into the index what commit -a, or the paths that are named, add to it. A conflict that is open is an error.
+// stageForCommit adds the changes of commit -a, or of the named paths, to the index. An unresolved
+// conflict is an error.
 func (r *repo) stageForCommit(f tool.Flags, x *staging, spec *pathspec) error {
 	if f.Has('a') && len(f.Args) > 0 {
 		return fatalf("paths '%s ...' with -a does not make sense", f.Args[0])
@@ -180,7 +182,8 @@ func (r *repo) stageForCommit(f tool.Flags, x *staging, spec *pathspec) error {
 	return nil
 }
 
-// commitParents are those of a new commit. old is the commit that it replaces, if it amends one.
+// commitParents returns the parents of a new commit. old is the commit that it replaces, if it
+// amends one.
 func (r *repo) commitParents(amend bool, at plumbing.Hash, merging []string) (parents []plumbing.Hash, old *object.Commit, err error) {
 	switch {
 	case amend && at.IsZero():
@@ -199,7 +202,8 @@ func (r *repo) commitParents(amend bool, at plumbing.Hash, merging []string) (pa
 	return parents, nil, nil
 }
 
-// firstParent is what a commit is compared with; the zero hash, an empty tree, for the first of all.
+// firstParent returns the commit to compare with. For a root commit it is the zero hash, which
+// means an empty tree.
 func firstParent(parents []plumbing.Hash) plumbing.Hash {
 	if len(parents) == 0 {
 		return plumbing.ZeroHash
@@ -207,7 +211,7 @@ func firstParent(parents []plumbing.Hash) plumbing.Hash {
 	return parents[0]
 }
 
-// onlyPaths is the tree of HEAD with the named paths as they are in the index.
+// onlyPaths returns the tree of HEAD with the named paths taken from the index.
 func (r *repo) onlyPaths(x *staging, spec *pathspec, at plumbing.Hash) (snapshot, error) {
 	now, err := r.treeOf(at)
 	if err != nil {
@@ -226,7 +230,7 @@ func (r *repo) onlyPaths(x *staging, spec *pathspec, at plumbing.Hash) (snapshot
 	return now, nil
 }
 
-// nothingToCommit says so, with the state of the work tree.
+// nothingToCommit prints that there is nothing to commit, with the state of the work tree.
 func (r *repo) nothingToCommit(f tool.Flags, x *staging) error {
 	if f.Has('a') {
 		_ = r.save(x) // times may have changed
@@ -241,7 +245,8 @@ func (r *repo) nothingToCommit(f tool.Flags, x *staging) error {
 	return exit(1)
 }
 
-// commitAuthor is whose commit it is: of the one that is amended, picked or named, else who is configured.
+// commitAuthor returns the author: of the commit that is amended, picked or named, or else the
+// configured user.
 func (r *repo) commitAuthor(f tool.Flags, author object.Signature, old *object.Commit, picked string) (object.Signature, error) {
 	if old != nil && !f.Has(0x89) {
 		author = old.Author
@@ -275,7 +280,7 @@ func (r *repo) commitAuthor(f tool.Flags, author object.Signature, old *object.C
 	return author, nil
 }
 
-// commitMessage is the commit's message, with the lines that options ask for at its end.
+// commitMessage returns the commit's message with the lines that options add at its end.
 func (r *repo) commitMessage(f tool.Flags, old *object.Commit, picked string, committer object.Signature) (string, error) {
 	message, err := r.message(f, old, picked)
 	if err != nil {
@@ -352,7 +357,7 @@ func (r *repo) message(f flagSet, old *object.Commit, picked string) (string, er
 	return r.edit(editor)
 }
 
-// announce tells of a new commit.
+// announce reports a new commit.
 func (r *repo) announce(branch string, h plumbing.Hash, was, now snapshot, author, committer object.Signature, message string, root, date bool) error {
 	name := strings.TrimPrefix(branch, "refs/heads/")
 	if branch == "" {
@@ -371,7 +376,7 @@ func (r *repo) announce(branch string, h plumbing.Hash, was, now snapshot, autho
 	return r.changed(was, now, &diffOptions{shortstat: true})
 }
 
-// subject is the first paragraph of a message in one line.
+// subject returns the first paragraph of a message as one line.
 func subject(message string) string {
 	head, _, _ := strings.Cut(strings.TrimLeft(message, "\n"), "\n\n")
 	return strings.ReplaceAll(strings.TrimRight(head, "\n"), "\n", " ")

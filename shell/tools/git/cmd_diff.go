@@ -151,7 +151,7 @@ func orHead(s string) string {
 	return s
 }
 
-// diffFiles compares two files that need not be in any repository.
+// diffFiles compares two files, which may be outside of a repository.
 func (g *git) diffFiles(args []string, o *diffOptions) error {
 	if len(args) != 2 {
 		g.warnf("warning: Not a git repository. Use --no-index to compare two paths outside a working tree\nusage: git diff --no-index [<options>] <path> <path>")

@@ -36,7 +36,7 @@ func cmdFetch(g *git, r *repo) error {
 	return nil
 }
 
-// fetch gets what a remote has and we have not.
+// fetch gets the objects and references of a remote that are missing here.
 func (r *repo) fetch(name string, specs []string, f flagSet) error {
 	url, remote := r.remoteOf(name, false)
 	if remote == "" && !strings.ContainsAny(url, "/:.") {
@@ -117,7 +117,7 @@ func (r *repo) fetch(name string, specs []string, f flagSet) error {
 			return err
 		}
 		full := want[len(want)-1].from
-		for _, rs := range refspecs { // what it is called here is brought up to date, too
+		for _, rs := range refspecs { // update the remote-tracking reference too
 			if a, b, ok := strings.Cut(strings.TrimPrefix(rs, "+"), ":"); ok && strings.HasSuffix(a, "*") && strings.HasPrefix(full, strings.TrimSuffix(a, "*")) {
 				want = append(want, wanted{full, strings.TrimSuffix(b, "*") + strings.TrimPrefix(full, strings.TrimSuffix(a, "*")), true, false})
 			}
@@ -172,7 +172,7 @@ func (r *repo) fetch(name string, specs []string, f flagSet) error {
 	}, has, name)
 }
 
-// tagTarget reports whether what a tag of the remote leads to is here.
+// tagTarget reports whether the target of a remote's tag exists here.
 func (r *repo) tagTarget(has map[string]plumbing.Hash, name string) bool {
 	h := has[name]
 	if p, ok := has[name+"^{}"]; ok {
@@ -181,7 +181,7 @@ func (r *repo) tagTarget(has map[string]plumbing.Hash, name string) bool {
 	return r.store.HasEncodedObject(h) == nil
 }
 
-// record writes down what was fetched, and tells of it.
+// record stores and reports the fetched references.
 func (r *repo) record(f flagSet, url string, each func(fn func(from, to string, force, head bool) error) error, has map[string]plumbing.Hash, name string) error {
 	var heads, lines []string
 	rejected := false

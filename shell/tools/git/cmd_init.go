@@ -53,7 +53,7 @@ func (g *git) create(dir string, bare bool, branch string) (*repo, bool, error) 
 	return g.at(at, top), false, nil
 }
 
-// goodBranch reports whether a name can be a branch's.
+// goodBranch reports whether a name can be a branch name.
 func goodBranch(s string) bool {
 	return s != "" && s != "@" && !strings.HasPrefix(s, "-") && !strings.HasPrefix(s, "/") && !strings.HasSuffix(s, "/") && !strings.HasSuffix(s, ".lock") &&
 		!strings.HasSuffix(s, ".") && !strings.ContainsAny(s, " ~^:?*[\\\x7f") && !strings.Contains(s, "..") && !strings.Contains(s, "//") && !strings.Contains(s, "@{") &&

@@ -14,7 +14,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// logOptions is what log shows of which commits.
+// logOptions say which commits log shows, and in which format.
 type logOptions struct {
 	diffOptions
 	format       string // "" is medium
@@ -157,7 +157,7 @@ func (o *logOptions) pretty(f tool.Flag) error {
 	return nil
 }
 
-// numbers turns -5 into -n5, which getopt doesn't know.
+// numbers converts -5 to -n5, because getopt doesn't know -5.
 func numbers(args []string) []string {
 	out := slices.Clone(args)
 	for i, a := range out {
@@ -231,7 +231,7 @@ func cmdLog(g *git, r *repo) error {
 	return r.log(revs, o)
 }
 
-// log shows the commits of a span.
+// log shows the commits of a range.
 func (r *repo) log(revs []string, o *logOptions) error {
 	from, without, err := r.span(revs)
 	if err != nil {
@@ -288,7 +288,7 @@ func (r *repo) log(revs []string, o *logOptions) error {
 
 var errEnough = fmt.Errorf("enough")
 
-// firstParents is history along first parents alone.
+// firstParents walks history along first parents only.
 func (r *repo) firstParents(from, without []plumbing.Hash, fn func(c *object.Commit) error) error {
 	for _, h := range from {
 		for !h.IsZero() && !slices.Contains(without, h) {
@@ -308,7 +308,7 @@ func (r *repo) firstParents(from, without []plumbing.Hash, fn func(c *object.Com
 	return nil
 }
 
-// topological puts children before their parents, and lines of history together.
+// topological sorts children before their parents, and keeps lines of history together.
 func topological(all []*object.Commit) []*object.Commit {
 	in := map[plumbing.Hash]*object.Commit{}
 	children := map[plumbing.Hash]int{}
@@ -355,7 +355,7 @@ func (r *repo) wanted(c *object.Commit, o *logOptions, spec *pathspec) (bool, er
 	if err != nil {
 		return false, err
 	}
-	if len(c.ParentHashes) > 1 { // simplified: a merge that is the same as one parent doesn't count
+	if len(c.ParentHashes) > 1 { // as in git's simplification, a merge that equals one parent doesn't count
 		for _, p := range c.ParentHashes {
 			same, err := r.sameUnder(c.Hash, p, spec)
 			if err != nil || same {
@@ -398,7 +398,7 @@ func (r *repo) sameUnder(a, b plumbing.Hash, spec *pathspec) (bool, error) {
 	return true, nil
 }
 
-// commitChanges is what a commit changed of its first parent.
+// commitChanges returns the changes of a commit relative to its first parent.
 func (r *repo) commitChanges(c *object.Commit) ([]change, error) {
 	parent := plumbing.ZeroHash
 	if len(c.ParentHashes) > 0 {
@@ -415,7 +415,7 @@ func (r *repo) commitChanges(c *object.Commit) ([]change, error) {
 	return changes(was, now), nil
 }
 
-// decorations are the names of commits.
+// decorations returns the reference names of commits.
 func (r *repo) decorations() map[plumbing.Hash][]string {
 	out := map[plumbing.Hash][]string{}
 	branch, at := r.head()

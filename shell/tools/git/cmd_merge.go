@@ -45,7 +45,7 @@ func cmdMerge(g *git, r *repo) error {
 	return r.merge(c, args[0], f)
 }
 
-// merge joins a commit into HEAD.
+// merge merges a commit into HEAD.
 func (r *repo) merge(c *object.Commit, name string, f flagSet) error {
 	branch, at := r.head()
 	if at.IsZero() {
@@ -169,7 +169,8 @@ func (r *repo) mergeStat(a, b snapshot) error {
 	return r.changed(a, b, &diffOptions{stat: true})
 }
 
-// changed tells what is different in b, in the form of the options, with modes and renames below.
+// changed shows the differences between a and b in the format of the options, followed by modes and
+// renames.
 func (r *repo) changed(a, b snapshot, how *diffOptions) error {
 	cs, err := r.renames(changes(a, b), r.stored, r.stored)
 	if err != nil {
@@ -182,7 +183,7 @@ func (r *repo) changed(a, b snapshot, how *diffOptions) error {
 	return nil
 }
 
-// mergeMessage is git's text for a merge.
+// mergeMessage returns git's default message for a merge.
 func (r *repo) mergeMessage(name, branch string, f flagSet) string {
 	if f.Has('m') {
 		return strings.Join(f.Values('m'), "\n\n") + "\n"
@@ -202,7 +203,7 @@ func (r *repo) mergeMessage(name, branch string, f flagSet) string {
 	return s + "\n"
 }
 
-// abort goes back to before a merge or pick.
+// abort restores the state before a merge or pick.
 func (r *repo) abort(marker, missing string) error {
 	if r.read(marker) == "" {
 		return fatalf("%s", missing)

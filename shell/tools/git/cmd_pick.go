@@ -61,7 +61,7 @@ func cmdPick(g *git, r *repo) error {
 	return nil
 }
 
-// pick applies what a commit changed, or undoes it.
+// pick applies the changes of a commit, or reverts them.
 func (r *repo) pick(c *object.Commit, revert bool, marker string, f flagSet) error {
 	if len(c.ParentHashes) > 1 && !f.Has('m') {
 		r.warnf("error: commit %s is a merge but no -m option was given.\nfatal: %s failed", c.Hash, map[bool]string{true: "revert", false: "cherry-pick"}[revert])

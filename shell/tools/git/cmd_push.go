@@ -61,7 +61,7 @@ func cmdPush(g *git, r *repo) error {
 type push struct {
 	*repo
 	f     tool.Flags
-	name  string // of the remote, as it was given
+	name  string // the remote's name or URL from the command line
 	url   string
 	known string // its name in the configuration
 
@@ -70,7 +70,8 @@ type push struct {
 	rejected bool     // one was
 }
 
-// pushed is one reference that the remote is to have: to as src is here, or not at all when h is zero.
+// pushed is one reference to send. The remote's reference to gets the value of src here. If h is
+// zero, the remote removes it.
 type pushed struct {
 	src   string
 	h     plumbing.Hash
@@ -78,7 +79,8 @@ type pushed struct {
 	force bool
 }
 
-// names are the references to push: those given, or the current branch, and what --all and --tags add.
+// names returns the references to push: the given ones or the current branch, and those that --all
+// and --tags add.
 func (p *push) names(args []string, branch string) ([]string, error) {
 	r, f := p.repo, p.f
 	if len(args) == 0 && !f.Has(0x80) && !f.Has(0x81) && !f.Has(0x84) {
@@ -105,7 +107,7 @@ func (p *push) names(args []string, branch string) ([]string, error) {
 	return args, nil
 }
 
-// want adds what an argument, [+]SRC[:DST], asks for. HEAD is the current branch.
+// want adds the references of an argument [+]SRC[:DST]. HEAD is the current branch.
 func (p *push) want(a, current string) error {
 	f := p.f
 	one := pushed{force: strings.HasPrefix(a, "+") || f.Has('f') || f.Has(0x83)}
@@ -141,7 +143,7 @@ func (p *push) want(a, current string) error {
 	return nil
 }
 
-// send compares with what the remote has, sends it what is new, and says what became of each reference.
+// send compares with the remote's references, sends the new ones, and reports the result for each.
 func (p *push) send() error {
 	l, err := p.dial(p.store, p.url)
 	if err != nil {
@@ -185,7 +187,8 @@ func (p *push) send() error {
 	return nil
 }
 
-// judge decides whether one reference is sent, given what the remote has, and notes the line about it.
+// judge decides whether to send one reference, given the remote's current value. It also records
+// the line about it.
 func (p *push) judge(one pushed, old plumbing.Hash, exists bool) (wanted bool, err error) {
 	r := p.repo
 	shown := plumbing.ReferenceName(one.to).Short()
@@ -235,7 +238,7 @@ func (p *push) judge(one pushed, old plumbing.Hash, exists bool) (wanted bool, e
 	return false, nil
 }
 
-// follow notes here what the remote's branches are now.
+// follow updates the remote-tracking branches here.
 func (p *push) follow() error {
 	for _, one := range p.all {
 		b, ok := strings.CutPrefix(one.to, "refs/heads/")
@@ -252,7 +255,7 @@ func (p *push) follow() error {
 	return nil
 }
 
-// setUpstreams makes the remote's branches the upstreams of those that were pushed.
+// setUpstreams makes the remote's branches the upstreams of the pushed branches.
 func (p *push) setUpstreams() error {
 	for _, one := range p.all {
 		b, ok := strings.CutPrefix(one.to, "refs/heads/")

@@ -9,7 +9,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 )
 
-// cmdRebase is git rebase of a line of commits. It stops for nothing: with a conflict all is put back.
+// cmdRebase is git rebase for a linear history. It never stops in the middle: after a conflict it
+// restores the old state.
 func cmdRebase(g *git, r *repo) error {
 	f, err := g.flags("iqm", "onto=\x80:", "interactive=i", "quiet=q", "abort=\x81", "continue=\x82", "skip=\x82", "autostash=\x83", "no-autostash=\x83", "root=\x84", "merge=m", "keep-empty=\x83")
 	if err != nil {

@@ -148,7 +148,7 @@ func cmdCheckIgnore(g *git, r *repo) error {
 	return status
 }
 
-// cmdReflog is git reflog: no history of references is kept.
+// cmdReflog is git reflog. It fails, because no history of references is stored.
 func cmdReflog(_ *git, _ *repo) error {
 	return fatalf("reflogs are not kept on this machine")
 }

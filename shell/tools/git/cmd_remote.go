@@ -110,7 +110,7 @@ func (r *repo) addRemote(file, name, url string) error {
 	return r.set(file, "remote."+name+".fetch", "+refs/heads/*:refs/remotes/"+name+"/*", false)
 }
 
-// removeRemote removes a remote with its branches and what tracks them.
+// removeRemote removes a remote with its branches, and the settings of branches that track it.
 func (r *repo) removeRemote(file, name string) error {
 	for _, ref := range r.refs("refs/remotes/" + name + "/") {
 		if err := r.store.RemoveReference(ref.Name()); err != nil {
@@ -128,7 +128,7 @@ func (r *repo) removeRemote(file, name string) error {
 	return err
 }
 
-// renameRemote gives a remote and its branches another name.
+// renameRemote renames a remote and its branches.
 func (r *repo) renameRemote(file, name, fresh string) error {
 	url := r.conf.get("remote." + name + ".url")
 	for _, ref := range r.refs("refs/remotes/" + name + "/") {
@@ -166,7 +166,7 @@ func (r *repo) showRemotes(names []string) error {
 	return nil
 }
 
-// remoteOf finds a remote's URL and name; a URL stands for itself.
+// remoteOf returns a remote's URL and name. For a URL it returns the URL itself.
 func (r *repo) remoteOf(name string, push bool) (url, remote string) {
 	if push {
 		if u := r.conf.get("remote." + name + ".pushurl"); u != "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/index"
 )
 
-// hard makes index and work tree those of a commit.
+// hard sets the index and the work tree to a commit.
 func (r *repo) hard(to plumbing.Hash) error {
 	target, err := r.treeOf(to)
 	if err != nil {
@@ -94,7 +94,8 @@ func cmdReset(g *git, r *repo) error {
 	return nil
 }
 
-// resetPaths makes the index, or some paths of it, those of a commit, and tells what is unstaged then.
+// resetPaths sets the index, or some paths in it, to a commit, and reports the paths that are then
+// unstaged.
 func (r *repo) resetPaths(to plumbing.Hash, args []string, quiet bool) error {
 	spec, err := r.pathspec(args)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 )
 
-// checkoutPaths takes files from the index or a tree.
+// checkoutPaths copies files from the index or a tree to the work tree.
 func (r *repo) checkoutPaths(g *git, rev string, paths []string, ours, theirs bool) error {
 	spec, err := r.pathspec(paths)
 	if err != nil {

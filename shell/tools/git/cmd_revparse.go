@@ -88,7 +88,8 @@ type revOptions struct {
 	verify, quiet bool
 }
 
-// abbrevRef is the short name of a reference: of HEAD, of an upstream, or a as it is.
+// abbrevRef returns the short name of HEAD's branch or of an upstream. It returns other names
+// unchanged.
 func (r *repo) abbrevRef(a string) (string, error) {
 	name := a
 	if a == "HEAD" || a == "@" {
@@ -117,7 +118,7 @@ func (r *repo) abbrevRef(a string) (string, error) {
 	return name, nil
 }
 
-// printRevision prints what a revision, a negated one or a range stands for.
+// printRevision prints the hashes for a revision, a negated revision or a range.
 func (r *repo) printRevision(a string, o revOptions) error {
 	mark := ""
 	if rest, ok := strings.CutPrefix(a, "^"); ok {

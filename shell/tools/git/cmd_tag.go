@@ -140,7 +140,7 @@ func (r *repo) tagSubject(h plumbing.Hash) string {
 	return ""
 }
 
-// versionCompare orders names with numbers in them by the numbers.
+// versionCompare compares names, and compares numbers in them by value.
 func versionCompare(a, b string) int {
 	for a != "" && b != "" {
 		da, db := digits(a), digits(b)
@@ -171,7 +171,7 @@ func digits(s string) int {
 	return n
 }
 
-// refText fills a format of for-each-ref.
+// refText expands a format of for-each-ref.
 func (r *repo) refText(format, full string) (string, error) {
 	h, ok := r.ref(full)
 	if !ok {

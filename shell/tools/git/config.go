@@ -16,7 +16,8 @@ type setting struct {
 	from       string // the file
 }
 
-// settings is the configuration: the system's, the user's, the repository's and the command line's, the last one counts.
+// settings is the configuration: the system's, the user's, the repository's and the command line's.
+// The last setting of a key counts.
 type settings struct{ all []setting }
 
 func (g *git) globalFile() string { return path.Join(g.home(), ".gitconfig") }
@@ -68,7 +69,7 @@ func (s *settings) load(g *git, file string) {
 	}
 }
 
-// readConfig reads one file; one that isn't there is empty.
+// readConfig reads one file. A missing file is empty.
 func (g *git) readConfig(file string) (*format.Config, error) {
 	c := format.New()
 	b, err := g.FS().ReadFile(file)
@@ -95,7 +96,7 @@ func (g *git) writeConfig(file string, c *format.Config) error {
 	return g.FS().WriteFile(file, b.Bytes(), 0o666&^g.Umask())
 }
 
-// canonical lowers the parts of a key that have no case.
+// canonical converts the case-insensitive parts of a key to lower case.
 func canonical(key string) string {
 	i, j := strings.IndexByte(key, '.'), strings.LastIndexByte(key, '.')
 	if i < 0 {
@@ -129,7 +130,7 @@ func (s *settings) values(key string) (out []setting) {
 	return out
 }
 
-// splitKey cuts a key into section, subsection and name.
+// splitKey splits a key into section, subsection and name.
 func splitKey(key string) (section, sub, name string, err error) {
 	i, j := strings.IndexByte(key, '.'), strings.LastIndexByte(key, '.')
 	switch {
@@ -151,7 +152,7 @@ func splitKey(key string) (section, sub, name string, err error) {
 	return key[:i], sub, key[j+1:], nil
 }
 
-// set changes one key of a file; with add it gets one more value.
+// set changes one key of a file. With add it adds another value to the key.
 func (g *git) set(file, key, value string, add bool) error {
 	section, sub, name, err := splitKey(key)
 	if err != nil {
@@ -220,7 +221,7 @@ func cmdConfig(g *git, r *repo) error {
 	if err != nil {
 		return err
 	}
-	// git takes options after names, too
+	// git also accepts options after names
 	g.args = f.Args
 	file := ""
 	switch f.Last("\x80\x81\x82\x87") {

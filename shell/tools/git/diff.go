@@ -11,7 +11,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// change is one path that differs.
+// change is one path that is different.
 type change struct {
 	kind     byte // A, D, M, T, R, U
 	old, new string
@@ -19,7 +19,7 @@ type change struct {
 	score    int // of a rename, in percent
 }
 
-// side gives the contents of a version of the files.
+// side returns the contents of one version of the files.
 type side func(name string, e entry) ([]byte, error)
 
 func (r *repo) stored(_ string, e entry) ([]byte, error) {
@@ -67,9 +67,7 @@ func sortChanges(cs []change) {
 	slices.SortFunc(cs, func(a, b change) int { return strings.Compare(a.new, b.new) })
 }
 
-// pairs that are compared by contents
-
-// diffOptions is how differences are shown.
+// diffOptions say how differences are shown.
 type diffOptions struct {
 	patch, stat, numstat, shortstat, nameOnly, nameStatus, summary, raw, quiet bool
 	context                                                                    int
@@ -80,12 +78,12 @@ type diffOptions struct {
 	noPrefix                                                                   bool
 }
 
-// want reports whether anything but a patch was asked for.
+// other reports whether a format other than a patch was requested.
 func (o *diffOptions) other() bool {
 	return o.stat || o.numstat || o.shortstat || o.nameOnly || o.nameStatus || o.summary || o.raw || o.quiet
 }
 
-// diffFlags are the options of all commands that show differences; they are read by take.
+// diffShort are the options of all commands that show differences. take reads them.
 const diffShort = "pusU:wbMz"
 
 var diffLong = []string{"patch=p", "no-patch=s", "stat=\xa0::", "numstat=\xa1", "shortstat=\xa2", "name-only=\xa3", "name-status=\xa4", "summary=\xa5", "raw=\xa6",

@@ -10,7 +10,7 @@ import (
 
 type flagSet = tool.Flags
 
-// input is a user's file name for OpenIn.
+// input returns a user's file name in the form for OpenIn.
 func (r *repo) input(name string) string {
 	if name == "-" {
 		return name
@@ -18,7 +18,7 @@ func (r *repo) input(name string) string {
 	return r.path(name)
 }
 
-// edit lets an editor write a message.
+// edit opens a message in an editor and returns the result.
 func (r *repo) edit(editor string) (string, error) {
 	file := path.Join(r.git_, "COMMIT_EDITMSG")
 	if err := r.write("COMMIT_EDITMSG", "\n# Please enter the commit message for your changes. Lines starting\n# with '#' will be ignored, and an empty message aborts the commit.\n"); err != nil {
@@ -31,7 +31,7 @@ func (r *repo) edit(editor string) (string, error) {
 	return tidy(r.read("COMMIT_EDITMSG"), true), nil
 }
 
-// gitDate is a time as git log shows it.
+// gitDate returns a time in the format of git log.
 func gitDate(t time.Time) string { return t.Format("Mon Jan 2 15:04:05 2006 -0700") }
 
 // indent puts spaces before each line.

@@ -1,9 +1,11 @@
 // Package git has git, on the machine's disk.
 //
-// Objects, packs, the index and the protocol are go-git's; what users see is written here. go-git reaches the host in three
-// ways, none of which is used: the user's and the system's configuration (authors are always given, so that it never looks),
-// the transports (all of them are replaced: http and https go through tool.HTTP, paths stay on the machine's disk, ssh and
-// git are refused) and osfs, which only PlainOpen and its kin use. A test holds the package to it.
+// The module go-git implements objects, packs, the index and the protocol. All output for users is
+// written here. go-git can reach the host in three ways, and this package uses none of them. First,
+// the user's and the system's configuration: this package always gives the author, so go-git never
+// reads it. Second, the transports: all are replaced. http and https go through tool.HTTP, paths
+// stay on the machine's disk, ssh and git are refused. Third, osfs: only PlainOpen and similar
+// functions use it. A test checks this.
 package git
 
 import (
@@ -20,7 +22,7 @@ import (
 // Commands returns the programs of this package by name.
 func Commands() map[string]tool.Command { return map[string]tool.Command{"git": runGit} }
 
-// fatal is an error that git announces with "fatal:" and ends for with status 128.
+// fatal is an error that git prints after "fatal:". git then exits with status 128.
 type fatal struct{ text string }
 
 // Error implements error.
@@ -28,7 +30,7 @@ func (f *fatal) Error() string { return f.text }
 
 func fatalf(format string, args ...any) error { return &fatal{fmt.Sprintf(format, args...)} }
 
-// exit ends with a status; what there was to say has been said.
+// exit ends git with a status. All messages have been written.
 type exit int
 
 // Error implements error.
@@ -46,7 +48,7 @@ type git struct {
 	w        io.Writer
 }
 
-// command is a subcommand. Those that need a repository get one.
+// command is a subcommand. If it needs a repository, it gets one.
 type command struct {
 	run  func(g *git, r *repo) error
 	bare bool // needs none
@@ -72,7 +74,7 @@ func init() {
 	}
 }
 
-// absent are commands of git that are not here, on purpose.
+// absent are git commands that are left out on purpose.
 var absent = strings.Fields(`am archive bisect bundle cherry citool difftool fast-export fast-import filter-branch format-patch gui gitk
 	instaweb lfs maintenance mergetool notes p4 range-diff request-pull rerere replace send-email sparse-checkout submodule subtree svn
 	worktree daemon http-backend credential commit-tree mktree read-tree update-index pack-objects verify-commit verify-tag`)
@@ -171,7 +173,7 @@ func (g *git) usage(format string, args ...any) error {
 	return exit(129)
 }
 
-// dispatch runs the subcommand, which may be an alias.
+// dispatch runs the subcommand or the alias.
 func (g *git) dispatch(depth int) error {
 	cmd, ok := commands[g.cmd]
 	if !ok {
@@ -212,7 +214,8 @@ func (g *git) printf(format string, args ...any) { fmt.Fprintf(g.w, format, args
 
 func (g *git) warnf(format string, args ...any) { fmt.Fprintf(g.Err, format+"\n", args...) }
 
-// flags reads the options of a subcommand with the rules of tool.Call.Flags; the message of a mistake is git's.
+// flags reads the options of a subcommand by the rules of tool.Call.Flags, but with git's error
+// messages.
 func (g *git) flags(short string, long ...string) (tool.Flags, error) {
 	call := *g.Call
 	call.Args, call.Name = g.args, "git"

@@ -24,7 +24,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// run runs a script on a machine of its own and returns what it wrote, both streams together, and its status.
+// run runs a script on a new machine, and returns its status and its output, with both streams
+// together.
 func run(t *testing.T, way tool.HTTP, script string) (string, int) {
 	t.Helper()
 	disk := vfs.New(vfs.Options{Quota: 64 << 20})
@@ -117,7 +118,7 @@ git clone -q --depth 1 $U/repo.git ../s; git -C ../s log --oneline | wc -l; git 
 		t.Errorf("pushed %q", got)
 	}
 	hostGit(t, dir+"/repo.git", "fsck", "--strict")
-	// What others push comes in by fetch and pull.
+	// Fetch and pull get the commits that others have pushed.
 	out, code = run(t, way, `set -e; U=`+url+`
 git clone -q $U/repo.git r; cd r; git reset -q --hard HEAD~3; git pull -q; git log -1 --format=%s
 git checkout -q topic; git log -1 --format=%s; git push -q origin --delete topic; git ls-remote --heads origin | cut -f2`)
@@ -158,7 +159,7 @@ func (deny) Do(context.Context, *tool.Request) (*tool.Response, error) {
 	return nil, &tool.Denied{Host: "x.example", Reason: "no rule"}
 }
 
-// TestHostIsNotRead shows that nothing of the host's configuration, home or repositories is looked at.
+// TestHostIsNotRead shows that the host's configuration, home and repositories are not read.
 func TestHostIsNotRead(t *testing.T) {
 	home := t.TempDir()
 	config := "[user]\n\tname = Host\n\temail = host@host\n[init]\n\tdefaultBranch = hostbranch\n[core]\n\texcludesFile = " + home + "/ignore\n[url \"https://evil/\"]\n\tinsteadOf = https://\n"
@@ -183,7 +184,7 @@ git tag -a -m x v 2>&1 | tail -1; git -C `+home+` status 2>&1; ls `+home+` 2>&1`
 	}
 }
 
-// TestOnlyNames holds the package to what it says of package os: flags and the names of types.
+// TestOnlyNames checks that this package uses only flags and type names of package os, as it says.
 func TestOnlyNames(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {

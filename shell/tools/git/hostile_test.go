@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestHostileTrees checks out what a hostile repository can name. Trees are made by the tools themselves.
+// TestHostileTrees checks out trees with dangerous names. The tools themselves make the trees.
 func TestHostileTrees(t *testing.T) {
 	const begin = `git init -q -b main r 2>/dev/null; cd r; echo x > f; b=$(git hash-object -w f); git add f; git commit -q -m a
 mk() { printf '%b' "$1" > ../t; git hash-object -t tree -w ../t; }
@@ -23,7 +23,7 @@ git checkout -q $c; echo $?; git read-tree $c 2>/dev/null; cd ..; ls -A; ls r`
 	}
 }
 
-// TestSymlinks does not let a checkout write through a link of the tree before.
+// TestSymlinks checks that a checkout never writes through a link of the previous tree.
 func TestSymlinks(t *testing.T) {
 	out, _ := run(t, nil, `git init -q -b main r 2>/dev/null; cd r; mkdir ../out; ln -s ../out d; git add d; git commit -q -m link; rm d; mkdir d; echo pwned > d/f; git add -A; git commit -q -m dir
 git checkout -q HEAD~1; ls -l d | cut -c1; git checkout -q main; cat d/f; ls ../out; git checkout -q HEAD~1; echo x > d/g; git status -s; git checkout -q -f main; ls ../out; ls d`)
@@ -32,7 +32,7 @@ git checkout -q HEAD~1; ls -l d | cut -c1; git checkout -q main; cat d/f; ls ../
 	}
 }
 
-// TestHostile runs what must end by a limit, soon.
+// TestHostile runs scripts that a limit must end soon.
 func TestHostile(t *testing.T) {
 	const begin = "git init -q -b main r 2>/dev/null; cd r; "
 	for name, script := range map[string]string{

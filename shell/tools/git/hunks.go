@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// quotePath writes a path as git does: in quotes when there is something unusual in it.
+// quotePath writes a path as git does: in quotes if it has unusual characters.
 func quotePath(s string) string {
 	plain := true
 	for i := range len(s) {
@@ -108,7 +108,7 @@ func (r *repo) patch(c change, old, new side, o *diffOptions) error {
 	return r.hunks(a, b, o)
 }
 
-// tab is what follows a name with a space.
+// tab returns the text that follows a name with a space.
 func tab(name string) string {
 	if strings.Contains(name, " ") && name[0] != '"' {
 		return "\t"
@@ -116,7 +116,7 @@ func tab(name string) string {
 	return ""
 }
 
-// hunks writes the differences of two texts.
+// hunks writes the differences between two texts.
 func (r *repo) hunks(old, new []byte, o *diffOptions) error {
 	a, b := splitLines(old), splitLines(new)
 	edits, err := r.compare(keyLines(a, o.ignoreSpace), keyLines(b, o.ignoreSpace))
@@ -156,7 +156,7 @@ func (r *repo) hunks(old, new []byte, o *diffOptions) error {
 	return nil
 }
 
-// keyLines is what lines are compared by.
+// keyLines returns the form of the lines that is compared.
 func keyLines(lines [][]byte, noSpace bool) [][]byte {
 	if !noSpace {
 		return lines
@@ -185,7 +185,7 @@ func span(from, to int) string {
 	return fmt.Sprintf("%d,%d", from+1, to-from)
 }
 
-// function is the line above a hunk that begins something.
+// function returns the last line above a hunk that begins a function or the like.
 func function(lines [][]byte, at int) string {
 	for i := at - 1; i >= 0 && i > at-10000; i-- {
 		l := lines[i]

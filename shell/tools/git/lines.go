@@ -7,10 +7,10 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool/linediff"
 )
 
-// edit is one run of lines that differ: old[a1:a2] became new[b1:b2].
+// edit is one run of different lines: old[a1:a2] became new[b1:b2].
 type edit struct{ a1, a2, b1, b2 int }
 
-// splitLines cuts a text into lines with their ends.
+// splitLines splits a text into lines with their ends.
 func splitLines(b []byte) [][]byte {
 	var out [][]byte
 	for len(b) > 0 {
@@ -24,10 +24,10 @@ func splitLines(b []byte) [][]byte {
 	return out
 }
 
-// binaryHead is how many bytes at the beginning of a file decide whether it is a text.
+// binaryHead is the number of bytes at the start of a file that decide whether it is text.
 const binaryHead = 8000
 
-// isBinary reports whether a file is no text for git: it has a zero byte near its beginning.
+// isBinary reports whether git treats a file as binary: it has a zero byte near its start.
 func isBinary(b []byte) bool { return bytes.IndexByte(b[:min(len(b), binaryHead)], 0) >= 0 }
 
 // compare finds the differences of two texts.

@@ -19,7 +19,7 @@ type merged struct {
 	messages  []string
 }
 
-// threeWay merges trees; names are those for conflict markers.
+// threeWay merges trees. The names are for conflict markers.
 func (r *repo) threeWay(base, ours, theirs snapshot, nameOurs, nameTheirs string) (*merged, error) {
 	m := &merged{files: snapshot{}, conflicts: map[string][3]entry{}, texts: map[string][]byte{}}
 	base, ours, theirs = maps.Clone(base), maps.Clone(ours), maps.Clone(theirs) // renames are followed in them
@@ -70,7 +70,7 @@ func (m *merged) take(name string, e entry) {
 	}
 }
 
-// followRenames makes a file that one side has renamed appear under its new name on all sides.
+// followRenames gives a file that one side has renamed its new name on all sides.
 func (r *repo) followRenames(base, ours, theirs snapshot) (snapshot, error) {
 	move := func(mine, other snapshot) error {
 		cs, err := r.renames(changes(base, mine), r.stored, r.stored)
@@ -148,7 +148,7 @@ func (r *repo) mergeFile(m *merged, name string, b, o, t entry, nameOurs, nameTh
 	return nil
 }
 
-// mergeText merges lines; where both sides changed the same ones it leaves markers.
+// mergeText merges lines. Where both sides changed the same lines, it writes conflict markers.
 func (r *repo) mergeText(base, ours, theirs []byte, nameOurs, nameTheirs string) ([]byte, bool, error) {
 	b, o, t := splitLines(base), splitLines(ours), splitLines(theirs)
 	eo, err := r.compare(b, o)
@@ -169,7 +169,7 @@ func (r *repo) mergeText(base, ours, theirs []byte, nameOurs, nameTheirs string)
 		}
 	}
 	for len(eo) > 0 || len(et) > 0 {
-		// The next region of base that anybody changed, with all changes that touch it.
+		// Find the next changed region of base, with all changes that touch it.
 		start, end := 1<<62, -1
 		if len(eo) > 0 {
 			start = eo[0].a1
@@ -245,7 +245,7 @@ func endLine(b *bytes.Buffer) {
 
 func equalLines(a, b [][]byte) bool { return slices.EqualFunc(a, b, bytes.Equal) }
 
-// settle puts the result of a merge into index and work tree.
+// settle writes the result of a merge to the index and the work tree.
 func (r *repo) settle(from snapshot, m *merged) error {
 	clean := maps.Clone(m.files)
 	if err := r.moveTree(from, clean, false, "merge"); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// walkAll names all files of the work tree, ignored ones too.
+// walkAll calls fn with all files of the work tree, including ignored ones.
 func (r *repo) walkAll(fn func(name string) error) error {
 	return r.walk("", nil, func(name string, _ vfs.Info) error { return fn(name) })
 }
@@ -72,7 +72,7 @@ func cmdClean(g *git, r *repo) error {
 	return nil
 }
 
-// cmdApply is git apply: patch does the work.
+// cmdApply is git apply. The program patch does the work.
 func cmdApply(g *git, r *repo) error {
 	f, err := g.flags("p:Rv3C:q", "reverse=R", "check=\x80", "stat=\x81", "index=\x82", "cached=\x83", "verbose=v", "whitespace=\x84:", "3way=3", "directory=\x85:", "ignore-whitespace=\x86", "unidiff-zero=\x86", "reject=\x86", "quiet=q", "numstat=\x87", "summary=\x87", "allow-empty=\x86", "recount=\x86")
 	if err != nil {
@@ -251,7 +251,7 @@ func cmdShortlog(g *git, r *repo) error {
 	}
 	if len(revs) == 0 {
 		if _, _, tty := g.Terminal(0); !tty {
-			return nil // git reads a log from standard input then
+			return nil // without a terminal, git reads a log from standard input
 		}
 		revs = []string{"HEAD"}
 	}

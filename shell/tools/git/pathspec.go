@@ -14,7 +14,7 @@ type pathspec struct {
 
 func (p *pathspec) all() bool { return len(p.specs) == 0 }
 
-// match reports whether a path is selected; without any spec all are.
+// match reports whether a path is selected. Without any spec all paths are.
 func (p *pathspec) match(name string) bool {
 	ok := len(p.specs) == 0
 	for i, s := range p.specs {
@@ -26,7 +26,7 @@ func (p *pathspec) match(name string) bool {
 	return ok
 }
 
-// below reports whether a spec names something in a directory.
+// below reports whether a spec names a file in a directory.
 func (p *pathspec) below(dir string) bool {
 	for i, s := range p.specs {
 		if strings.HasPrefix(s, dir) {
@@ -37,7 +37,7 @@ func (p *pathspec) below(dir string) bool {
 	return false
 }
 
-// missed is a spec that selected nothing.
+// missed returns a spec that selected nothing.
 func (p *pathspec) missed(args []string) (string, bool) {
 	for i, h := range p.hit {
 		if !h && p.specs[i] != "" {
@@ -47,7 +47,7 @@ func (p *pathspec) missed(args []string) (string, bool) {
 	return "", false
 }
 
-// wild matches a pattern whose stars match slashes, too.
+// wild matches a pattern whose stars also match slashes.
 func wild(pattern, s string) bool {
 	star, mark := -1, 0
 	i, j := 0, 0

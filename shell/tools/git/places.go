@@ -2,25 +2,24 @@ package git
 
 import "bytes"
 
-// Where a run of changed lines can stand in more than one place, git's manual says no more than that
-// the indent heuristic "shifts diff hunk boundaries to make patches easier to read". What we do: a
-// reader sees a run best as a whole paragraph or block. So both of its boundaries, the one above its
-// first line and the one below its last, should be where the text itself has a boundary: between
-// blank lines, and left of deeper indentation. The scores are our own; real git decides otherwise in
-// some cases.
+// A run of changed lines can sometimes stand in several places. git's manual says only that the
+// indent heuristic "shifts diff hunk boundaries to make patches easier to read". This file uses its
+// own rule: a run is easiest to read if it is a whole paragraph or block. So its upper and its
+// lower boundary should be at boundaries of the text: between blank lines, and left of deeper
+// indentation. The costs are our own. Real git decides differently in some cases.
 
 // Costs of a boundary, in columns of indentation.
 const (
-	maxPlaces    = 400 // the places looked at, counted from the lowest; all others are alike
+	maxPlaces    = 400 // the places checked, from the lowest up; the others are similar
 	maxIndent    = 200 // deeper lines count as this deep
-	intoBlock    = 3   // the line below is deeper than the one above: a head is parted from its body
+	intoBlock    = 3   // the line below is deeper: the boundary separates a head from its body
 	outOfBlock   = 1   // the line below is less deep: the block above may end with it
-	noBlankAbove = 4   // no blank line is above: nothing parts the paragraphs
-	blankBelow   = 3   // a blank line is below: it belongs to what is above
+	noBlankAbove = 4   // no blank line above: nothing separates the paragraphs
+	blankBelow   = 3   // a blank line below: it belongs to the text above
 )
 
-// bestPlace returns how far to move the run of count lines at from: by -up to down lines. Among equal
-// places the lowest wins.
+// bestPlace returns how far to move the run of count lines at from, between -up and down lines.
+// Among places with the same cost, the lowest wins.
 func bestPlace(lines [][]byte, from, count, up, down int) (move int) {
 	best := 0
 	for try, seen := down, 0; try >= -up && seen < maxPlaces; try, seen = try-1, seen+1 {
@@ -32,7 +31,8 @@ func bestPlace(lines [][]byte, from, count, up, down int) (move int) {
 	return move
 }
 
-// boundaryCost says how bad the boundary above line i is to read. The text's ends are good ones.
+// boundaryCost returns the cost of a boundary above line i. The start and the end of the text are
+// good boundaries.
 func boundaryCost(lines [][]byte, i int) (cost int) {
 	if i == 0 || i == len(lines) {
 		return 0
@@ -55,10 +55,10 @@ func boundaryCost(lines [][]byte, i int) (cost int) {
 	return cost
 }
 
-// depth returns the indentation of the first line that is not blank, or of the last if step is -1.
-// blank is whether there is a blank line before that.
+// depth returns the indentation of the first line that is not blank, or of the last one if step is
+// -1. blank says whether a blank line comes before it.
 func depth(lines [][]byte, step int) (columns int, blank bool) {
-	const maxBlanks = 20 // so many blank lines part anything
+	const maxBlanks = 20 // this many blank lines separate any two lines
 	for n := range min(len(lines), maxBlanks) {
 		i := n
 		if step < 0 {
@@ -71,7 +71,7 @@ func depth(lines [][]byte, step int) (columns int, blank bool) {
 	return 0, true
 }
 
-// indentOf is the column of a line's first character that is no blank.
+// indentOf returns the column of a line's first character that is not a blank.
 func indentOf(line []byte) (column int) {
 	for _, c := range line {
 		switch c {

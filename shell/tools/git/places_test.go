@@ -20,7 +20,7 @@ type freeHost struct{ tool.Host }
 
 func (freeHost) Step(int) bool { return true }
 
-// codeText is a file of functions, some of which are alike.
+// codeText returns a file of functions. Some of them are similar.
 func codeText(r *rand.Rand) []string {
 	var out []string
 	for range 2 + r.IntN(8) {
@@ -37,8 +37,9 @@ func codeText(r *rand.Rand) []string {
 	return out
 }
 
-// TestPlacesLikeRealGit compares the hunks of random changes with those of the real git. The scores are our
-// own, so that some differ. The length never does: a hunk of git's that is shorter would be a better one.
+// TestPlacesLikeRealGit compares the hunks of random changes with those of the real git. The costs
+// are our own, so some hunks differ. Their lengths must not differ: a shorter hunk from git would
+// be a better one.
 func TestPlacesLikeRealGit(t *testing.T) {
 	_, err := exec.LookPath("git")
 	testenv.Need(t, "simbash", err)

@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// dateText is a time in the style of --date.
+// dateText returns a time in the style of --date.
 func (r *repo) dateText(t time.Time, style string) string {
 	style = strings.TrimSuffix(style, "-local")
 	switch {
@@ -42,7 +42,7 @@ func strftime(t time.Time, f string) string {
 		"%F", t.Format("2006-01-02"), "%T", t.Format("15:04:05"), "%s", fmt.Sprint(t.Unix()), "%%", "%", "%e", t.Format("_2"), "%j", fmt.Sprintf("%03d", t.YearDay())).Replace(f)
 }
 
-// ago is a span of time in git's words.
+// ago returns a duration in git's words.
 func ago(d time.Duration) string {
 	s := int64(d.Seconds())
 	one := func(n int64, unit string) string {
@@ -79,13 +79,13 @@ func ago(d time.Duration) string {
 	return one((days+183)/365, "year")
 }
 
-// body is a message without its subject.
+// body returns a message without its subject.
 func body(message string) string {
 	_, rest, _ := strings.Cut(strings.TrimLeft(message, "\n"), "\n\n")
 	return strings.TrimLeft(rest, "\n")
 }
 
-// expand fills the placeholders of a format.
+// expand replaces the placeholders of a format.
 func (r *repo) expand(format string, c *object.Commit, names []string, dates string) string {
 	var b strings.Builder
 	abbrev := func(hs []plumbing.Hash, short bool) string {
@@ -206,7 +206,7 @@ func (r *repo) expand(format string, c *object.Commit, names []string, dates str
 	return b.String()
 }
 
-// head writes a commit without its changes.
+// commitText returns a commit's text without its changes.
 func (r *repo) commitText(c *object.Commit, o *logOptions, names []string) string {
 	var b strings.Builder
 	h := c.Hash.String()
@@ -316,7 +316,7 @@ func (r *repo) oneCommit(c *object.Commit, o *logOptions, names map[plumbing.Has
 	return r.show(cs, r.stored, r.stored, &o.diffOptions)
 }
 
-// lanes are the lines of a drawn history.
+// lanes are the open lines of a history graph.
 type lanes struct {
 	open []plumbing.Hash // what each column waits for
 	in   map[plumbing.Hash]bool
@@ -330,7 +330,8 @@ func newLanes(all []*object.Commit) *lanes {
 	return l
 }
 
-// graphed draws one commit with its text beside the lines. The lines are those of git for histories that are not too wild.
+// graphed draws one commit, with its text beside the lines of the graph. For simple histories the
+// lines are the same as git's.
 func (r *repo) graphed(c *object.Commit, text string, l *lanes, last, compact bool) error {
 	col := -1
 	for i, h := range l.open {
@@ -343,7 +344,7 @@ func (r *repo) graphed(c *object.Commit, text string, l *lanes, last, compact bo
 		l.open = append(l.open, c.Hash)
 		col = len(l.open) - 1
 	}
-	// Other columns that wait for it come in from the right.
+	// Other columns that wait for this commit join from the right.
 	for i := len(l.open) - 1; i > col; i-- {
 		if l.open[i] != c.Hash {
 			continue

@@ -10,7 +10,7 @@ import (
 
 const maxRenames = 1000
 
-// renames joins files that went with files that came when they are much the same.
+// renames pairs removed files with added files of similar content.
 func (r *repo) renames(cs []change, old, new side) ([]change, error) {
 	var gone, came []int
 	for i, c := range cs {
@@ -88,7 +88,7 @@ var emptyBlob = plumbing.ComputeHash(plumbing.BlobObject, nil)
 
 func baseName(s string) string { return s[strings.LastIndexByte(s, '/')+1:] }
 
-// similar is how much of two texts is the same, in percent.
+// similar returns the similarity of two texts in percent.
 func (r *repo) similar(a, b []byte) int {
 	if len(a) == 0 || len(b) == 0 || min(len(a), len(b))*2 < max(len(a), len(b)) || !r.Step(10+(len(a)+len(b))>>4) {
 		return 0

@@ -29,7 +29,7 @@ type repo struct {
 
 const maxBlob = 256 << 20 // bytes of one file
 
-// open finds the repository of the directory.
+// open finds the repository of the current directory.
 func (g *git) open() (*repo, error) {
 	if g.gitDir == "" {
 		g.gitDir = g.Getenv("GIT_DIR")
@@ -80,7 +80,7 @@ func (g *git) at(dir, top string) *repo {
 	return r
 }
 
-// needTree fails in a bare repository.
+// needTree returns an error in a bare repository.
 func (r *repo) needTree() error {
 	if r.top == "" {
 		return fatalf("this operation must be run in a work tree")
@@ -88,7 +88,7 @@ func (r *repo) needTree() error {
 	return nil
 }
 
-// rel is a user's path below the top of the work tree; "" is the top itself.
+// rel converts a user's path to a path below the top of the work tree. The top itself is "".
 func (r *repo) rel(name string) (string, error) {
 	abs := r.path(name)
 	if abs == r.top {
@@ -101,7 +101,7 @@ func (r *repo) rel(name string) (string, error) {
 	return rel, nil
 }
 
-// shown is a path below the top as seen from the directory.
+// shown converts a path below the top to a path relative to the current directory.
 func (r *repo) shown(name string) string {
 	here, _ := r.rel(r.dir)
 	if here == "" {
@@ -121,7 +121,8 @@ func (r *repo) shown(name string) string {
 	return strings.Repeat("../", up) + strings.TrimPrefix(strings.TrimPrefix(name, here), "/")
 }
 
-// head returns HEAD: the branch's full name ("" when detached) and the commit, zero when there is none.
+// head returns HEAD: the branch's full name ("" when detached), and the commit, zero if there is
+// none.
 func (r *repo) head() (branch string, at plumbing.Hash) {
 	ref, err := r.store.Reference(plumbing.HEAD)
 	if err != nil {
@@ -137,7 +138,7 @@ func (r *repo) head() (branch string, at plumbing.Hash) {
 	return branch, at
 }
 
-// moveHead makes the current branch, or HEAD itself, lead to a commit.
+// moveHead sets the current branch, or a detached HEAD, to a commit.
 func (r *repo) moveHead(to plumbing.Hash) error {
 	branch, old := r.head()
 	name := plumbing.ReferenceName(branch)
@@ -178,7 +179,7 @@ func (r *repo) refs(prefix string) (out []*plumbing.Reference) {
 	return out
 }
 
-// write writes a small file of the repository itself; read reads it, "" for none.
+// write writes a small file of the repository. read reads it, and returns "" if it is missing.
 func (r *repo) write(name, text string) error {
 	return r.FS().WriteFile(path.Join(r.git_, name), []byte(text), 0o666&^r.Umask())
 }
@@ -259,7 +260,7 @@ func (r *repo) putObject(t plumbing.ObjectType, data []byte) (plumbing.Hash, err
 	return r.store.SetEncodedObject(o)
 }
 
-// identity is an author or committer: of the environment, or the configuration.
+// identity returns an author or committer from the environment or the configuration.
 func (r *repo) identity(role string) (object.Signature, error) {
 	name, email := r.Getenv("GIT_"+role+"_NAME"), r.Getenv("GIT_"+role+"_EMAIL")
 	if name == "" {
@@ -295,7 +296,7 @@ func (r *repo) identity(role string) (object.Signature, error) {
 	return object.Signature{Name: clean(name), Email: clean(email), When: when.Truncate(time.Second)}, nil
 }
 
-// clean removes what can't stand in a name.
+// clean removes characters that are not allowed in a name.
 func clean(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r == '<' || r == '>' || r == '\n' || r == 0 {
@@ -306,7 +307,7 @@ func clean(s string) string {
 	return strings.Trim(s, " .,:;\"'\\")
 }
 
-// parseDate reads the dates that git knows.
+// parseDate reads dates in git's formats.
 func parseDate(s string, now time.Time) (time.Time, bool) {
 	s = strings.TrimSpace(s)
 	sec, zone, _ := strings.Cut(strings.TrimPrefix(s, "@"), " ")
@@ -356,7 +357,7 @@ func parseDate(s string, now time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// short is an abbreviated hash that nothing else begins with.
+// short returns an abbreviated hash that is unique.
 func (r *repo) short(h plumbing.Hash) string {
 	return h.String()[:7]
 }

@@ -34,7 +34,7 @@ func (r *repo) resolveCommit(rev string) (*object.Commit, error) {
 	return r.commit(h)
 }
 
-// peel follows tags, and commits to their trees.
+// peel follows tags to their target, and commits to their tree.
 func (r *repo) peel(h plumbing.Hash, want plumbing.ObjectType) (plumbing.Hash, error) {
 	for range 20 {
 		o, err := r.store.EncodedObject(plumbing.AnyObject, h)
@@ -63,7 +63,7 @@ func (r *repo) peel(h plumbing.Hash, want plumbing.ObjectType) (plumbing.Hash, e
 	return h, errBadRevision
 }
 
-// object finds what a revision names: a base, and steps from it.
+// object finds the object of a revision: a base, and steps from it.
 func (r *repo) object(rev string) (plumbing.Hash, error) {
 	if i := strings.IndexByte(rev, ':'); i >= 0 && !strings.Contains(rev[:i], "{") {
 		return r.inTree(rev[:i], rev[i+1:])
@@ -134,7 +134,7 @@ func (r *repo) object(rev string) (plumbing.Hash, error) {
 	return h, nil
 }
 
-// inTree is REV:PATH, or :PATH of the index.
+// inTree resolves REV:PATH, or :PATH for the index.
 func (r *repo) inTree(rev, name string) (plumbing.Hash, error) {
 	name = strings.TrimPrefix(name, "./")
 	if rev == "" {
@@ -171,7 +171,7 @@ func (r *repo) inTree(rev, name string) (plumbing.Hash, error) {
 	return h, nil
 }
 
-// base finds a name without steps.
+// base resolves a name without steps.
 func (r *repo) base(name string) (plumbing.Hash, error) {
 	if name == "@" || name == "" {
 		name = "HEAD"
@@ -266,7 +266,7 @@ func (r *repo) abbreviated(s string) (plumbing.Hash, error) {
 	return found[0], nil
 }
 
-// upstream is the reference that follows a branch at its remote, and the remote's name.
+// upstream returns the remote-tracking reference of a branch's upstream, and the remote's name.
 func (r *repo) upstream(branch string) (ref, remote string) {
 	short := strings.TrimPrefix(branch, "refs/heads/")
 	remote, merge := r.conf.get("branch."+short+".remote"), r.conf.get("branch."+short+".merge")
@@ -279,12 +279,13 @@ func (r *repo) upstream(branch string) (ref, remote string) {
 	return "refs/remotes/" + remote + "/" + strings.TrimPrefix(merge, "refs/heads/"), remote
 }
 
-// previous is the branch that was left last.
+// previous returns the branch that was checked out before the current one.
 func (r *repo) previous() string {
 	return strings.TrimSpace(r.read("carrel-previous"))
 }
 
-// history walks commits from some, without those reachable from others, the youngest first.
+// history walks the commits reachable from some commits, without those reachable from others. The
+// newest comes first.
 func (r *repo) history(from, without []plumbing.Hash, fn func(c *object.Commit) error) error {
 	hidden := map[plumbing.Hash]bool{}
 	if len(without) > 0 {
@@ -298,7 +299,7 @@ func (r *repo) history(from, without []plumbing.Hash, fn func(c *object.Commit) 
 			hidden[h] = true
 			c, err := r.commit(h)
 			if err != nil {
-				continue // a shallow repository ends somewhere
+				continue // the history of a shallow repository ends here
 			}
 			todo = append(todo, c.ParentHashes...)
 		}
@@ -350,14 +351,14 @@ func (r *repo) history(from, without []plumbing.Hash, fn func(c *object.Commit) 
 	return nil
 }
 
-// ancestors is all that is reachable from a commit, itself too.
+// ancestors returns all commits that are reachable from a commit, including itself.
 func (r *repo) ancestors(h plumbing.Hash) (map[plumbing.Hash]bool, error) {
 	out := map[plumbing.Hash]bool{}
 	err := r.history([]plumbing.Hash{h}, nil, func(c *object.Commit) error { out[c.Hash] = true; return nil })
 	return out, err
 }
 
-// mergeBase is the best common ancestor, zero when there is none.
+// mergeBase returns the best common ancestor, zero when there is none.
 func (r *repo) mergeBase(a, b plumbing.Hash) (plumbing.Hash, error) {
 	of, err := r.ancestors(a)
 	if err != nil {
@@ -377,7 +378,7 @@ func (r *repo) mergeBase(a, b plumbing.Hash) (plumbing.Hash, error) {
 	return base, err
 }
 
-// span reads revisions and ranges: what to show, and what not.
+// span reads revisions and ranges: the commits to show, and those to exclude.
 func (r *repo) span(revs []string) (from, without []plumbing.Hash, err error) {
 	one := func(rev string, to *[]plumbing.Hash) error {
 		c, err := r.resolveCommit(rev)

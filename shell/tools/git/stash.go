@@ -106,8 +106,8 @@ func (r *repo) stashPush(g *git, save bool) error {
 	return nil
 }
 
-// stashCommit makes the commit that keeps what was changed: its tree is the work tree, and its parents are HEAD, the index and, if
-// there are any, the untracked files. text is its message.
+// stashCommit makes the commit that stores the changes. Its tree is the work tree. Its parents are
+// HEAD, the index and, if there are any, the untracked files. text is its message.
 func (r *repo) stashCommit(x *staging, s *condition, spec *pathspec, head snapshot, who, committer object.Signature, message string) (h plumbing.Hash, text string, err error) {
 	branch, at := r.head()
 	now := snapshot{}
@@ -173,7 +173,8 @@ func (r *repo) stashCommit(x *staging, s *condition, spec *pathspec, head snapsh
 	return h, text, err
 }
 
-// stashFile puts a file of the work tree into a tree, or takes it out when it is gone.
+// stashFile adds a file of the work tree to a tree, or removes it from the tree when the file is
+// gone.
 func (r *repo) stashFile(into snapshot, name string) error {
 	i, ok := r.lstat(name)
 	if !ok {
@@ -189,7 +190,8 @@ func (r *repo) stashFile(into snapshot, name string) error {
 	return err
 }
 
-// stashClean puts the work tree and the index back to HEAD, or to what is staged with keepIndex, after they were kept.
+// stashClean resets the work tree and the index to HEAD after a stash. With keepIndex, it resets
+// them to the staged state.
 func (r *repo) stashClean(x *staging, s *condition, spec *pathspec, head snapshot, keepIndex bool) error {
 	target := head
 	if keepIndex {
@@ -338,7 +340,8 @@ func (r *repo) stashUse(g *git, verb string) error {
 	return drop()
 }
 
-// unstash merges a stash into the work tree and leaves the index as it is, but for new files.
+// unstash merges a stash into the work tree. It adds new files to the index, and does not change
+// the index otherwise.
 func (r *repo) unstash(parents []plumbing.Hash, base, theirs snapshot) error {
 	x, err := r.index()
 	if err != nil {

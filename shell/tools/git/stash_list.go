@@ -17,7 +17,7 @@ type stashed struct {
 
 const stashLog = "logs/refs/stash"
 
-// stashes lists the stash, the youngest first.
+// stashes lists the stash, newest first.
 func (r *repo) stashes() []stashed {
 	var out []stashed
 	for _, l := range strings.Split(r.read(stashLog), "\n") {
@@ -34,7 +34,7 @@ func (r *repo) stashHead() plumbing.Hash {
 	return h
 }
 
-// keepStashes writes the list back.
+// keepStashes writes the list to the disk.
 func (r *repo) keepStashes(all []stashed) error {
 	if len(all) == 0 {
 		r.forget(stashLog)

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// counted is how many lines of a file came and went.
+// counted is the number of added and removed lines of a file.
 type counted struct {
 	name      string
 	plus, min int
@@ -48,7 +48,7 @@ func (r *repo) count(cs []change, old, new side, o *diffOptions) ([]counted, err
 	return out, nil
 }
 
-// renamed writes a rename with what both names have in common outside braces.
+// renamed writes a rename, with the common parts of both names outside braces.
 func renamed(old, new string) string {
 	head := 0
 	for i := 0; i < len(old) && i < len(new) && old[i] == new[i]; i++ {
@@ -168,7 +168,7 @@ func scale(n, width, most int) int {
 	return 1 + n*(width-1)/most
 }
 
-// total is the line that sums up.
+// total returns the summary line.
 func total(all []counted) string {
 	if len(all) == 0 {
 		return ""
@@ -195,7 +195,7 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// summary tells which files were made, removed and renamed.
+// summary lists the files that were created, removed and renamed.
 func (r *repo) summary(cs []change) {
 	for _, c := range cs {
 		switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// condition is what differs between HEAD, the index and the work tree.
+// condition is the difference between HEAD, the index and the work tree.
 type condition struct {
 	staged, unstaged []change
 	unmerged         map[string]int
@@ -61,7 +61,7 @@ func (r *repo) disk(x *staging) ([]change, error) {
 	return out, nil
 }
 
-// condition finds out everything that status tells. mode is no, normal or all.
+// condition finds all that status shows. mode is no, normal or all.
 func (r *repo) condition(x *staging, mode string, ignored bool) (*condition, error) {
 	_, at := r.head()
 	head, err := r.treeOf(at)
@@ -87,7 +87,7 @@ func (r *repo) condition(x *staging, mode string, ignored bool) (*condition, err
 	return s, r.untracked(x, s, mode, ignored)
 }
 
-// untracked finds the files that the index doesn't know.
+// untracked finds the files that are not in the index.
 func (r *repo) untracked(x *staging, s *condition, mode string, ignored bool) error {
 	dirs := map[string]bool{}
 	known := map[string]bool{}
@@ -272,7 +272,7 @@ func (r *repo) shortStatus(s *condition, f tool.Flags) {
 	}
 }
 
-// tracking is what follows a branch's name in short status.
+// tracking returns the text that follows a branch's name in short status.
 func (r *repo) tracking(branch string) string {
 	up, _ := r.upstream(branch)
 	if up == "" {
@@ -293,7 +293,7 @@ func (r *repo) tracking(branch string) string {
 	return s
 }
 
-// distance counts the commits that two references don't have in common.
+// distance counts the commits that only one of two references has.
 func (r *repo) distance(a, b string) (ahead, behind int, ok bool) {
 	x, ok1 := r.ref(a)
 	y, ok2 := r.ref(b)
@@ -341,7 +341,7 @@ func (r *repo) pathspec(args []string) (*pathspec, error) {
 	return p, nil
 }
 
-// headCommit is the commit of HEAD.
+// headCommit returns the commit of HEAD.
 func (r *repo) headCommit() (*object.Commit, error) {
 	_, at := r.head()
 	if at.IsZero() {

@@ -30,7 +30,7 @@ var longNames = map[byte]string{'A': "new file:   ", 'M': "modified:   ", 'D': "
 
 var longConflicts = map[int]string{1: "both deleted:    ", 2: "added by us:     ", 4: "added by them:   ", 3: "deleted by them: ", 5: "deleted by us:   ", 6: "both added:      ", 7: "both modified:   "}
 
-// longStatus is status for people; each line may have a prefix, for a commit's message.
+// longStatus writes the status in words. Each line may have a prefix, for a commit's message.
 func (r *repo) longStatus(write func([]byte) (int, error), s *condition, mode, prefix string, committing bool) {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
@@ -119,7 +119,7 @@ func (r *repo) longStatus(write func([]byte) (int, error), s *condition, mode, p
 	_, _ = write([]byte(text)) // said at the end
 }
 
-// mergeStatus is about a merge or a cherry-pick that is not done.
+// mergeStatus describes an unfinished merge or cherry-pick.
 func (r *repo) mergeStatus(s *condition, merging, picking bool) string {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
@@ -141,7 +141,8 @@ func (r *repo) mergeStatus(s *condition, merging, picking bool) string {
 	return b.String()
 }
 
-// unmergedStatus lists the files with conflicts. unstage is how they are taken out of the index, "" for nothing.
+// unmergedStatus lists the files with conflicts. unstage is the command that removes them from the
+// index; "" prints no such hint.
 func (r *repo) unmergedStatus(s *condition, unstage string) string {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
@@ -166,7 +167,7 @@ func (r *repo) unmergedStatus(s *condition, unstage string) string {
 	return b.String()
 }
 
-// lastWords end the long status where there is nothing to commit.
+// lastWords returns the end of the long status when there is nothing to commit.
 func (s *condition) lastWords(mode string, merging, first bool) string {
 	switch {
 	case len(s.staged) > 0, merging && len(s.unmerged) == 0 && len(s.unstaged) == 0:

@@ -24,11 +24,11 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// way is the key of the process in a context.
+// way is the context key of the process.
 type way struct{}
 
-// transports replaces those of go-git, once for all: what goes over http finds its process in the context, paths need
-// no transport at all, and nothing else goes anywhere.
+// transports replaces go-git's transports, once per process. Requests over http find their
+// machine's process in the context. Paths need no transport. All other transports are removed.
 var transports = sync.OnceFunc(func() {
 	web := githttp.NewClient(&http.Client{Transport: roundTripper{}})
 	for scheme := range client.Protocols {
@@ -82,7 +82,7 @@ func (roundTripper) RoundTrip(q *http.Request) (*http.Response, error) {
 		Header: head, Body: &paidBody{resp.Body, g, 0}, ContentLength: length, Request: q}, nil
 }
 
-// paidBody pays for what comes in, and for memory until it is closed.
+// paidBody pays for the bytes it reads, and for their memory until it is closed.
 type paidBody struct {
 	io.ReadCloser
 	g *git
@@ -109,7 +109,7 @@ func (p *paidBody) Close() error {
 	return p.ReadCloser.Close()
 }
 
-// link is the connection to a remote repository: over http, or one on the machine's own disk.
+// link is the connection to a remote repository, over http or on the machine's own disk.
 type link struct {
 	g      *git
 	store  storage.Storer // ours
@@ -153,7 +153,7 @@ func scpLike(s string) bool {
 	return i > 0 && !strings.Contains(s[:i], "/")
 }
 
-// words explains an error of a connection as git does.
+// words converts a connection error to git's words.
 func (l *link) words(err error) error {
 	var denied *tool.Denied
 	switch {
@@ -173,7 +173,7 @@ func (l *link) words(err error) error {
 	return fatalf("unable to access '%s/': %s", strings.TrimSuffix(l.url, "/"), strings.TrimPrefix(err.Error(), "Get "))
 }
 
-// advertised lists what the remote has, tags with what they lead to; an empty repository has nothing.
+// advertised lists the remote's references, and the targets of tags. An empty repository has none.
 func (l *link) advertised() ([]*plumbing.Reference, error) {
 	if l.near != nil {
 		var out []*plumbing.Reference
@@ -202,7 +202,7 @@ func (l *link) advertised() ([]*plumbing.Reference, error) {
 	return refs, l.words(err)
 }
 
-// get brings objects here, with all that they need.
+// get copies objects here, with all objects that they need.
 func (l *link) get(names []string, has map[string]plumbing.Hash, depth int) error {
 	if l.near != nil {
 		var want []plumbing.Hash
@@ -211,7 +211,7 @@ func (l *link) get(names []string, has map[string]plumbing.Hash, depth int) erro
 		}
 		return l.g.copyObjects(l.near.store, l.store, want, depth)
 	}
-	// They come under names of their own, which go again.
+	// The fetched references get temporary names, which are removed afterwards.
 	const scratch = "refs/carrel/fetch/"
 	var specs []config.RefSpec
 	for i, n := range names {
@@ -227,7 +227,7 @@ func (l *link) get(names []string, has map[string]plumbing.Hash, depth int) erro
 	return l.words(err)
 }
 
-// put sends objects and changes the references of the remote; a zero hash removes one.
+// put sends objects and changes the remote's references. A zero hash removes a reference.
 func (l *link) put(refs map[string]plumbing.Hash) error {
 	if l.near != nil {
 		for n, h := range refs {
@@ -269,7 +269,8 @@ func (l *link) put(refs map[string]plumbing.Hash) error {
 	return err
 }
 
-// copyObjects copies objects from one store to another, with all that they lead to and the other one lacks.
+// copyObjects copies objects from one store to another, with all their dependencies that the other
+// one lacks.
 func (g *git) copyObjects(from, to storage.Storer, want []plumbing.Hash, depth int) error {
 	type item struct {
 		h     plumbing.Hash
@@ -328,7 +329,7 @@ func (g *git) copyObjects(from, to storage.Storer, want []plumbing.Hash, depth i
 		}
 		order = append(order, it.h)
 	}
-	for _, h := range slices.Backward(order) { // what others need comes first, so that nothing half copied looks whole
+	for _, h := range slices.Backward(order) { // store dependencies first, so that an incomplete copy never looks complete
 		o, err := from.EncodedObject(plumbing.AnyObject, h)
 		if err == nil {
 			_, err = to.SetEncodedObject(o)

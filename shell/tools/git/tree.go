@@ -70,12 +70,12 @@ func (r *repo) files(tree plumbing.Hash) (snapshot, error) {
 	return out, nil
 }
 
-// goodName refuses names that would lead out of a directory or into the repository itself.
+// goodName refuses names that lead out of a directory or into the repository itself.
 func goodName(s string) bool {
 	return s != "" && s != "." && s != ".." && !strings.EqualFold(s, ".git") && !strings.ContainsAny(s, "/\x00")
 }
 
-// treeOf is the tree of a commit; of no commit it is empty.
+// treeOf returns the tree of a commit. Without a commit it is empty.
 func (r *repo) treeOf(commit plumbing.Hash) (snapshot, error) {
 	if commit.IsZero() {
 		return snapshot{}, nil
@@ -144,7 +144,7 @@ func (r *repo) putDir(s snapshot, names []string, prefix, depth int) (plumbing.H
 // staging is the index.
 type staging struct {
 	*index.Index
-	at map[string]int // of stage 0, by path; nil when it must be made anew
+	at map[string]int // of stage 0, by path; nil when it must be made again
 }
 
 func (r *repo) index() (*staging, error) {
@@ -158,7 +158,7 @@ func (r *repo) index() (*staging, error) {
 	return &staging{Index: x}, r.Pay(int64(len(x.Entries)) * 200)
 }
 
-// find returns the entry of a path, nil when there is none.
+// find returns the entry of a path, or nil when there is none.
 func (x *staging) find(name string, stage index.Stage) *index.Entry {
 	if stage == 0 {
 		if x.at == nil {
@@ -182,7 +182,7 @@ func (x *staging) find(name string, stage index.Stage) *index.Entry {
 	return nil
 }
 
-// snapshot is what a commit would record.
+// snapshot returns the files that a commit would record.
 func (x *staging) snapshot() snapshot {
 	out := snapshot{}
 	for _, e := range x.Entries {
@@ -204,7 +204,7 @@ func (x *staging) unmerged() map[string]int {
 	return out
 }
 
-// remove takes a path out, in all stages.
+// remove removes a path in all stages.
 func (x *staging) remove(name string) bool {
 	n := len(x.Entries)
 	x.Entries = slices.DeleteFunc(x.Entries, func(e *index.Entry) bool { return e.Name == name })
@@ -212,7 +212,8 @@ func (x *staging) remove(name string) bool {
 	return len(x.Entries) < n
 }
 
-// put records a path; what was a directory or a parent of that name goes.
+// put records a path. It removes entries in conflict with it: a parent of the path that was a file,
+// or files below the path.
 func (x *staging) put(e *index.Entry) {
 	if old := x.find(e.Name, 0); old != nil {
 		*old = *e

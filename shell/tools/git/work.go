@@ -18,10 +18,11 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// abs is a path of the work tree on the disk.
+// abs returns the path on the disk for a path of the work tree.
 func (r *repo) abs(name string) string { return path.Join(r.top, name) }
 
-// lstat describes a file of the work tree; ok is false when there is none, or it is behind a symbolic link.
+// lstat describes a file of the work tree. ok is false when the file is missing or is behind a
+// symbolic link.
 func (r *repo) lstat(name string) (vfs.Info, bool) {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if i, err := r.FS().Lstat(r.abs(dir)); err != nil || !i.Mode.IsDir() {
@@ -32,7 +33,7 @@ func (r *repo) lstat(name string) (vfs.Info, bool) {
 	return i, err == nil
 }
 
-// modeOf is the mode that git records for a file.
+// modeOf returns the mode that git records for a file.
 func modeOf(i vfs.Info) filemode.FileMode {
 	switch {
 	case i.Mode&fs.ModeSymlink != 0:
@@ -43,7 +44,7 @@ func modeOf(i vfs.Info) filemode.FileMode {
 	return filemode.Regular
 }
 
-// content reads a file of the work tree; of a symbolic link it is the target.
+// content reads a file of the work tree. For a symbolic link it returns the target.
 func (r *repo) content(name string, i vfs.Info) ([]byte, error) {
 	if i.Mode&fs.ModeSymlink != 0 {
 		return []byte(i.Target), nil
@@ -61,7 +62,8 @@ func (r *repo) content(name string, i vfs.Info) ([]byte, error) {
 	return r.FS().ReadFile(r.abs(name))
 }
 
-// hashOf is the hash of a file of the work tree. What the index says is believed when size and time are the same.
+// hashOf returns the hash of a file of the work tree. If the index has the same size and time, it
+// uses the index's hash.
 func (r *repo) hashOf(name string, i vfs.Info, e *index.Entry) (plumbing.Hash, error) {
 	if e != nil && e.Size == uint32(i.Size) && i.Mode&fs.ModeSymlink == 0 && e.ModifiedAt.Equal(i.Modified) && e.Inode == uint32(i.Ino) &&
 		i.Modified.Before(r.indexTime()) {
@@ -81,12 +83,12 @@ func (r *repo) indexTime() (t time.Time) {
 	return t
 }
 
-// entryFor makes the index entry of a file, whose contents are stored already.
+// entryFor makes the index entry of a file whose contents are already stored.
 func entryFor(name string, i vfs.Info, h plumbing.Hash) *index.Entry {
 	return &index.Entry{Hash: h, Name: name, ModifiedAt: i.Modified, CreatedAt: i.Modified, Inode: uint32(i.Ino), Mode: modeOf(i), UID: i.UID, GID: i.GID, Size: uint32(i.Size)}
 }
 
-// ignorer tells which paths are ignored.
+// ignorer decides which paths are ignored.
 type ignorer struct {
 	r     *repo
 	base  []gitignore.Pattern
@@ -121,7 +123,7 @@ func (g *ignorer) patterns(file string, domain []string) (out []gitignore.Patter
 	return out
 }
 
-// of returns the patterns of a directory itself.
+// of returns the patterns in one directory.
 func (g *ignorer) of(dir string) []gitignore.Pattern {
 	ps, ok := g.byDir[dir]
 	if !ok {
@@ -135,7 +137,7 @@ func (g *ignorer) of(dir string) []gitignore.Pattern {
 	return ps
 }
 
-// match reports whether a path is ignored; whether its directories are, is not asked.
+// match reports whether a path is ignored. It does not check the directories above.
 func (g *ignorer) match(name string, dir bool) bool {
 	parts := strings.Split(name, "/")
 	check := func(ps []gitignore.Pattern) (bool, bool) {
@@ -159,7 +161,7 @@ func (g *ignorer) match(name string, dir bool) bool {
 	return yes
 }
 
-// ignored is match, with the directories above.
+// ignored is match, and also checks the directories above.
 func (g *ignorer) ignored(name string, dir bool) bool {
 	for i, c := range name {
 		if c == '/' && g.match(name[:i], true) {
@@ -169,8 +171,8 @@ func (g *ignorer) ignored(name string, dir bool) bool {
 	return g.match(name, dir)
 }
 
-// walk calls fn with the files below a directory of the work tree in order. Ignored ones, and directories for which skip is
-// true, are left out; other repositories are named as directories.
+// walk calls fn with the files below a directory of the work tree, in order. It leaves out ignored
+// files, and directories for which skip is true. It names other repositories as directories.
 func (r *repo) walk(dir string, skip func(name string, isDir bool) bool, fn func(name string, i vfs.Info) error) error {
 	return r.walkDir(dir, 0, skip, fn)
 }
@@ -187,7 +189,7 @@ func (r *repo) walkDir(dir string, depth int, skip func(name string, isDir bool)
 	if err != nil {
 		return err
 	}
-	// git's order: a directory sorts as if its name ended in a slash
+	// In git's order, a directory sorts as if its name ended in a slash.
 	key := func(i vfs.Info) string {
 		if i.Mode.IsDir() {
 			return i.Name + "/"
@@ -222,7 +224,7 @@ func (r *repo) walkDir(dir string, depth int, skip func(name string, isDir bool)
 	return nil
 }
 
-// put writes a file of a tree into the work tree.
+// checkoutFile writes a file of a tree into the work tree.
 func (r *repo) checkoutFile(name string, e entry) (*index.Entry, error) {
 	for _, p := range strings.Split(name, "/") {
 		if !goodName(p) {
@@ -262,7 +264,7 @@ func (r *repo) checkoutFile(name string, e entry) (*index.Entry, error) {
 		}
 		perm &^= r.Umask()
 		if old, err := r.FS().Lstat(at); err == nil && (old.Mode&0o100 != 0) != (perm&0o100 != 0) {
-			_ = r.FS().Remove(at) // so that the mode is the new one's
+			_ = r.FS().Remove(at) // so that the new file's mode applies
 		}
 		if err := r.FS().WriteFile(at, b, perm); err != nil {
 			return nil, err
@@ -277,7 +279,7 @@ func (r *repo) checkoutFile(name string, e entry) (*index.Entry, error) {
 	return x, nil
 }
 
-// makeParents makes the directories of a path; a file or link in the way is removed.
+// makeParents makes the directories of a path. It removes a file or link that is in the way.
 func (r *repo) makeParents(name string) error {
 	for i, c := range name {
 		if c != '/' {
@@ -300,7 +302,7 @@ func (r *repo) makeParents(name string) error {
 	return nil
 }
 
-// removeFile takes a file out of the work tree, and directories that are empty then.
+// removeFile removes a file from the work tree, and directories that are then empty.
 func (r *repo) removeFile(name string) error {
 	if _, ok := r.lstat(name); !ok {
 		return nil

@@ -19,13 +19,13 @@ import (
 //go:embed js/*.js
 var library embed.FS
 
-// nodeVersion is the version of node whose behaviour is followed.
+// nodeVersion is the version of node that this implementation imitates.
 const nodeVersion = "v20.19.0"
 
-// maxMemory is how large one interpreter may grow when its machine allows more.
+// maxMemory is the most memory of one interpreter, even if its machine allows more.
 const maxMemory = 256 << 20
 
-// image is the interpreter with the library loaded.
+// image is the interpreter with its library loaded.
 var image = sync.OnceValue(func() *quickjs.Image {
 	var b strings.Builder
 	b.WriteString("(host) => { 'use strict'; const defs = {}, loaded = {};" +
@@ -76,13 +76,13 @@ func runNode(c *tool.Call) int {
 	return n.run(o)
 }
 
-// options are what the command line says.
+// options are the settings from the command line.
 type options struct {
 	mode    string // file, eval, print or stdin
 	source  string
 	file    string
 	args    []string
-	kind    string // commonjs or module, "" to find out
+	kind    string // commonjs or module, "" if not known yet
 	preload []string
 	exec    []string // what stands before the file
 	check   bool
@@ -102,7 +102,7 @@ Runs JavaScript: a file, the text after -e or -p, or with - (or nothing) its inp
   -v, --version, -h, --help
 `
 
-// nodeOptions reads the command line as node does: its own options end at the script.
+// nodeOptions reads the command line as node does: node's own options end at the script.
 func nodeOptions(c *tool.Call) (o options, status int, ok bool) {
 	n := nodeArgs{Call: c, args: c.Args}
 	for len(n.args) > 0 && n.o.mode == "" || len(n.args) > 0 && n.o.inline() && strings.HasPrefix(n.args[0], "-") && n.args[0] != "--" && n.args[0] != "-" {
@@ -138,14 +138,15 @@ func nodeOptions(c *tool.Call) (o options, status int, ok bool) {
 	return o, 0, true
 }
 
-// nodeArgs is node's command line while it is read.
+// nodeArgs is the state of reading node's command line.
 type nodeArgs struct {
 	*tool.Call
 	args []string // not read yet
 	o    options
 }
 
-// value returns the argument of an option, attached or the next. ok is false when there is none, which was said.
+// value returns the argument of an option, which is attached or the next argument. ok is false when
+// there is none; a message has been written.
 func (n *nodeArgs) value(a string) (v string, ok bool) {
 	if _, v, has := strings.Cut(a, "="); has && strings.HasPrefix(a, "--") {
 		return v, true
@@ -159,7 +160,7 @@ func (n *nodeArgs) value(a string) (v string, ok bool) {
 	return v, true
 }
 
-// option reads one option. With ok false node ends with the status.
+// option reads one option. When ok is false, node ends with the status.
 func (n *nodeArgs) option(a string) (status int, ok bool) {
 	const wrong = 9
 	o := &n.o
@@ -216,10 +217,10 @@ func (n *nodeArgs) option(a string) (status int, ok bool) {
 	return 0, true
 }
 
-// inline reports whether the script is an option's argument.
+// inline reports whether the script is the argument of an option.
 func (o options) inline() bool { return o.mode == "eval" || o.mode == "print" }
 
-// nodeIgnores reports whether an option changes nothing here.
+// nodeIgnores reports whether an option has no effect here.
 func nodeIgnores(name string) bool {
 	for _, family := range []string{"--no-", "--experimental-", "--trace-"} {
 		if strings.HasPrefix(name, family) {
@@ -287,7 +288,8 @@ func (n *node) run(o options) int {
 	return c.Flush(n.out, status)
 }
 
-// grow pays for the interpreter's memory, unless the script shall see that there is none.
+// grow pays for the interpreter's memory. When it returns false, the script gets an out of memory
+// error.
 func (n *node) grow(size int64) bool {
 	used, total := n.c.Machine().Memory()
 	if n.spent+size > maxMemory || total > 0 && used+size > total {
@@ -300,7 +302,7 @@ func (n *node) grow(size int64) bool {
 	return true
 }
 
-// hook calls a function of the library.
+// hook calls a function of the JavaScript library.
 func (n *node) hook(name string, args ...any) (quickjs.Value, error) {
 	f := n.vm.Get(n.hooks, name)
 	if f == 0 {
@@ -329,7 +331,7 @@ func (n *node) hookText(name string, args ...any) (string, error) {
 	return n.vm.String(r), nil
 }
 
-// loop begins a script and serves it until nothing is left to do.
+// loop starts a script and runs its event loop until no work is left.
 func (n *node) loop(o options) error {
 	c := n.c
 	used, total := c.Machine().Memory()
@@ -389,7 +391,7 @@ func (n *node) loop(o options) error {
 	}
 }
 
-// settle runs ticks and promises until there are none.
+// settle runs ticks and promise jobs until none is left.
 func (n *node) settle() error {
 	for {
 		if _, err := n.hook("ticks"); err != nil {
@@ -414,7 +416,7 @@ func (n *node) settle() error {
 	}
 }
 
-// wait waits for the next timer or for a request's answer.
+// wait waits for the next timer or for the answer to a request.
 func (n *node) wait(d time.Duration) error {
 	n.flush()
 	if n.http.open() > 0 {
@@ -434,7 +436,7 @@ func (n *node) wait(d time.Duration) error {
 	return nil
 }
 
-// step pays for work, and shows what was written some time ago.
+// step pays for work. It also flushes output that was written some time ago.
 func (n *node) step(steps int) bool {
 	const late = 20 * time.Millisecond
 	if n.out.Buffered() > 0 {
@@ -448,7 +450,7 @@ func (n *node) step(steps int) bool {
 	return n.c.Step(steps)
 }
 
-// flush writes what the script has written.
+// flush writes the script's buffered output.
 func (n *node) flush() {
 	if n.out.Flush() != nil {
 		n.broken = true
@@ -463,7 +465,8 @@ func list(s []string) []any {
 	return out
 }
 
-// pidOf finds a program's own process, which the list of processes names by its arguments: the newest.
+// pidOf returns the pid of a program's own process. It finds the newest process with the same
+// arguments in the list of processes.
 func pidOf(c *tool.Call) int {
 	pid := 1
 	for _, p := range c.Machine().Processes() {

@@ -17,11 +17,11 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/script/quickjs"
 )
 
-// digests are the checksums by node's names.
+// digests are the checksums, by node's names.
 var digests = map[string]func() hash.Hash{"md5": md5.New, "sha1": sha1.New, "sha224": sha256.New224, "sha256": sha256.New, "sha384": sha512.New384,
 	"sha512": sha512.New, "sha512-256": sha512.New512_256, "rsa-sha256": sha256.New}
 
-// maxHashes bounds checksums that are being made.
+// maxHashes is the most unfinished checksums of a script.
 const maxHashes = 10_000
 
 func (n *node) hashNew(a in) (any, error) {
@@ -64,7 +64,7 @@ func (n *node) hashUpdate(a in) (any, error) {
 	return nil, err
 }
 
-// hashSum returns the sum, or the number of a copy.
+// hashSum returns the checksum, or the number of a copy.
 func (n *node) hashSum(a in) (any, error) {
 	h, err := n.hash(a)
 	if err != nil {
@@ -90,7 +90,7 @@ func (n *node) hashSum(a in) (any, error) {
 	return len(n.hashes) - 1, nil
 }
 
-// pbkdf2 derives a key: RFC 8018, 5.2.
+// pbkdf2 derives a key as in RFC 8018, 5.2.
 func (n *node) pbkdf2(a in) (any, error) {
 	make := digests[a.str(4)]
 	rounds, size := a.num(2), a.num(3)
@@ -122,7 +122,8 @@ func (n *node) pbkdf2(a in) (any, error) {
 	return out[:size], nil
 }
 
-// zlib compresses or expands: the kind, the data, a level and the most that may come out.
+// zlib compresses or decompresses. Its arguments are the kind, the data, a level and the most bytes
+// of the result.
 func (n *node) zlib(a in) (any, error) {
 	kind, data, level := a.str(0), a.bytes(1), int(a.num(2))
 	if level < -1 || level > 9 {
@@ -156,7 +157,7 @@ func (n *node) zlib(a in) (any, error) {
 	return b.Bytes(), err
 }
 
-// expand undoes compression, up to a bound.
+// expand decompresses data, up to most bytes.
 func (n *node) expand(kind string, data []byte, most int64) (any, error) {
 	if most <= 0 || most > maxRead {
 		most = maxRead

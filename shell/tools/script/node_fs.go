@@ -46,7 +46,7 @@ func (a in) bytes(i int) []byte {
 	return a.vm.Bytes(a.args[i])
 }
 
-// failure is an error number, as a script gets it: by its name.
+// failure is an error number in the form for scripts: its name.
 type failure string
 
 // Error implements error.
@@ -58,7 +58,7 @@ var errnoNames = map[syscall.Errno]string{syscall.EPERM: "EPERM", syscall.ENOENT
 	syscall.EROFS: "EROFS", syscall.EPIPE: "EPIPE", syscall.ENAMETOOLONG: "ENAMETOOLONG", syscall.ENOTEMPTY: "ENOTEMPTY", syscall.ELOOP: "ELOOP",
 	syscall.ENOTSUP: "ENOTSUP", syscall.ESRCH: "ESRCH"}
 
-// fail makes a failure of any error.
+// fail converts any error to a failure.
 func fail(err error) error {
 	var no syscall.Errno
 	switch {
@@ -99,7 +99,7 @@ func (n *node) closeAll() {
 	}
 }
 
-// openFlags makes ours of Linux's.
+// openFlags converts Linux's flags to those of package vfs.
 func openFlags(f int64) vfs.Flags {
 	flags := [...]vfs.Flags{vfs.ReadOnly, vfs.WriteOnly, vfs.ReadWrite, vfs.ReadWrite}[f&3]
 	for bit, to := range map[int64]vfs.Flags{64: vfs.CreateNew, 128: vfs.Exclusive, 512: vfs.Truncate, 1024: vfs.Append} {
@@ -139,13 +139,13 @@ func (n *node) close(a in) (any, error) {
 	return nil, fail(h.Close())
 }
 
-// stream is what a descriptor of the process itself reads.
+// reader returns a reader for one of the process's descriptors.
 func (n *node) reader(fd int) (io.Reader, *handle, error) {
 	if h := n.fds[fd]; h != nil {
 		return h, h, nil
 	}
 	if fd == 0 {
-		n.flush() // who answers wants to see what was asked
+		n.flush() // a person must see the question before answering
 		return n.c.In, nil, nil
 	}
 	return nil, nil, failure("EBADF")
@@ -199,7 +199,8 @@ func (n *node) readAll(a in) (any, error) {
 	return n.slurp(r)
 }
 
-// slurp reads everything, and gives back what it paid: the script's own memory holds it then.
+// slurp reads everything. It then gives back the memory it paid for, because the script's own
+// memory holds the data.
 func (n *node) slurp(r io.Reader) (any, error) {
 	b, err := n.c.ReadAll(r)
 	_ = n.c.Pay(-int64(len(b)))
@@ -280,12 +281,12 @@ func (n *node) pwrite(a in) (any, error) {
 	return m, err
 }
 
-// statList is what Stats is made of.
+// statList returns the fields of a Stats object.
 func statList(i vfs.Info) []any {
 	return []any{int64(modeBits(i.Mode)), i.Size, int64(i.Ino), i.Links, int64(i.UID), int64(i.GID), float64(i.Modified.UnixNano()) / 1e6}
 }
 
-// modeBits is a mode as Linux numbers it.
+// modeBits returns a mode with Linux's bits.
 func modeBits(m fs.FileMode) uint32 {
 	bits := uint32(m.Perm())
 	switch {

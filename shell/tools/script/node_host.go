@@ -16,11 +16,11 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/script/quickjs"
 )
 
-// hostFuncs are all functions that the library has of the machine. Scripts can't name them, but what they give the library
-// ends up here: every argument is hostile.
+// hostFuncs are the functions that the library can call in the machine. Scripts can't name them,
+// but the library passes arguments of scripts to them. So every argument is hostile.
 var hostFuncs map[string]func(n *node, a in) (any, error)
 
-func init() { // a table of methods, one of which runs the table
+func init() { // in init, because one of the methods uses the table
 	one := func(fn func(n *node, name string) error) func(*node, in) (any, error) {
 		return func(n *node, a in) (any, error) { return nil, fail(fn(n, n.path(a.str(0)))) }
 	}
@@ -121,7 +121,7 @@ func init() { // a table of methods, one of which runs the table
 	}
 }
 
-// goMode makes a file mode of Linux's bits.
+// goMode converts Linux's mode bits to a file mode.
 func goMode(bits int64) fs.FileMode {
 	m := fs.FileMode(bits & 0o777)
 	for bit, to := range map[int64]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
@@ -132,7 +132,7 @@ func goMode(bits int64) fs.FileMode {
 	return m
 }
 
-// compile runs source text in the global scope and returns its value: a function, as a rule.
+// compile runs source text in the global scope and returns its value, which is usually a function.
 func (n *node) compile(a in) (any, error) {
 	source, file, mode := a.str(0), a.str(1), quickjs.Script
 	if a.str(2) == "module" {
@@ -167,7 +167,7 @@ func (n *node) text(a in) (any, error) {
 	return nil, failure("EINVAL")
 }
 
-// encode makes bytes of a string, as leniently as node does.
+// encode converts a string to bytes, as leniently as node does.
 func (n *node) encode(a in) (any, error) {
 	s := a.str(0)
 	switch a.str(1) {
@@ -239,7 +239,7 @@ func (n *node) runs(name string) bool {
 	return false
 }
 
-// capped keeps what a child writes, up to a limit.
+// capped stores the output of a child, up to a limit.
 type capped struct {
 	n    *node
 	b    bytes.Buffer
@@ -257,8 +257,9 @@ func (c *capped) Write(p []byte) (int, error) {
 	return c.b.Write(p)
 }
 
-// child runs another program to its end: arguments, environment, directory, input or null for the script's own, what
-// becomes of its output and of its errors (pipe, inherit, ignore), and how much is kept.
+// child runs another program to its end. Its arguments are: the program's arguments, its
+// environment, its directory, its input (null for the script's own), the destination of its output
+// and of its errors (pipe, inherit, ignore), and the most bytes to store.
 func (n *node) child(a in) (any, error) {
 	n.flush()
 	argv, env := n.strings(a, 0), n.strings(a, 1)

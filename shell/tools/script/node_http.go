@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// requests are a script's requests under way.
+// requests are a script's unfinished requests.
 type requests struct {
 	ctx   context.Context
 	mu    sync.Mutex
@@ -28,7 +28,7 @@ type answer struct {
 	err  error
 }
 
-// The bounds of requests at once and of an answer.
+// The most requests at once, and the most bytes of an answer.
 const (
 	maxRequests = 64
 	maxAnswer   = 32 << 20
@@ -40,7 +40,7 @@ func (r *requests) open() int {
 	return r.going + len(r.done)
 }
 
-// wake is readable when an answer has come.
+// wake returns a channel that is readable when an answer has arrived.
 func (r *requests) wake() chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,7 +50,8 @@ func (r *requests) wake() chan struct{} {
 	return r.bell
 }
 
-// httpStart begins a request: method, URL, headers as pairs, a body or null. It returns a number.
+// httpStart starts a request and returns its number. Its arguments are method, URL, headers as
+// pairs, and a body or null.
 func (n *node) httpStart(a in) (any, error) {
 	way := n.c.HTTP()
 	if way == nil {
@@ -103,7 +104,8 @@ func (n *node) httpStart(a in) (any, error) {
 	return id, nil
 }
 
-// httpPoll returns an answer that has come, or null: its number, what went wrong, status, reason, headers and body.
+// httpPoll returns an answer that has arrived, or null. An answer has its number, an error, status,
+// reason, headers and body.
 func (n *node) httpPoll(in) (any, error) {
 	r := &n.http
 	r.mu.Lock()

@@ -15,10 +15,11 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// grant reads the rules of --tools. The tools are the machine's programs: tools.NAME({...}) runs "NAME -" with the object as
-// JSON on its standard input, as programs made of tools take it (see codemode.Programs), and reads its output as JSON, or as a
-// text. The rules bind this script's tools object alone: what it may run besides, through child_process, is the sandbox's
-// affair.
+// grant reads the rules of --tools. The tools are the machine's programs. tools.NAME({...}) runs
+// "NAME -" with the object as JSON on its standard input, as programs made from tools expect (see
+// codemode.Programs). It reads the output as JSON, or as text. The rules apply only to this
+// script's tools object. Other ways to run programs, such as child_process, are limited only by the
+// sandbox.
 func (n *node) grant(file string) error {
 	f, err := n.c.Open(file, vfs.ReadOnly, 0)
 	if err != nil {
@@ -64,7 +65,7 @@ func (n *node) grant(file string) error {
 	return nil
 }
 
-// installTools gives the script the object tools.
+// installTools gives the object tools to the script.
 func (n *node) installTools() error {
 	_, err := n.hook("grant")
 	return err

@@ -26,17 +26,18 @@ var bootstrap string
 
 const pythonVersion = "Python 3.12.0"
 
-// pythonBatch is how many rounds of loops are paid for at once.
+// pythonBatch is the number of loop rounds that are paid for at once.
 const pythonBatch = 100_000
 
-// python is the interpreter as machine code: made when it is first wanted, which takes seconds, and kept.
+// python is the interpreter as machine code. It is compiled at its first use, which takes seconds,
+// and then kept.
 type python struct {
 	runtime wazero.Runtime
 	code    wazero.CompiledModule
 	err     error
 }
 
-// pythonKey is that of a run in the context of its calls.
+// pythonKey is the context key of a run.
 type pythonKey struct{}
 
 var thePython = sync.OnceValue(func() (p python) {
@@ -64,10 +65,10 @@ var thePython = sync.OnceValue(func() (p python) {
 	return p
 })
 
-// errEnded ends an interpreter from outside.
+// errEnded is the error of an interpreter that was ended from outside.
 var errEnded = errors.New("ended")
 
-// maxPython is how large one interpreter may grow.
+// maxPython is the most memory of one interpreter.
 const maxPython = 512 << 20
 
 // pythonRun is one run of Python.
@@ -77,7 +78,7 @@ type pythonRun struct {
 	boot  string // what boot.py is told
 }
 
-// pythonUsage is what python3 --help says.
+// pythonUsage is the output of python3 --help.
 const pythonUsage = `usage: python3 [option] ... [-c cmd | -m mod | file | -] [arg] ...
 Runs Python: the text after -c, the module after -m, a file, or what it reads from
 standard input. The program finds what comes after in sys.argv.
@@ -115,14 +116,14 @@ type pythonOptions struct {
 	*tool.Call
 	args []string // not read yet
 
-	mode     string   // c, m, f(ile) or s(tandard input); "" when nothing says
+	mode     string   // c, m, f(ile) or s(tandard input); "" when not given
 	what     string   // the command, module or file
 	argv     []string // sys.argv
-	options  []string // that the interpreter itself is given
+	options  []string // options that are passed to the interpreter
 	isolated bool
 }
 
-// parse reads the command line. With ok false python ends with the status.
+// parse reads the command line. When ok is false, python ends with the status.
 func (o *pythonOptions) parse() (status int, ok bool) {
 	for len(o.args) > 0 && o.mode == "" {
 		a := o.args[0]
@@ -151,10 +152,10 @@ func (o *pythonOptions) parse() (status int, ok bool) {
 	return 0, true
 }
 
-// pythonHint ends the messages about options.
+// pythonHint is the end of the messages about options.
 const pythonHint = "usage: python3 [option] ... [-c cmd | -m mod | file | -] [arg] ...\nTry 'python3 -h' for more information.\n"
 
-// letters reads a bundle of short options. With ok false python ends with the status.
+// letters reads a bundle of short options. When ok is false, python ends with the status.
 func (o *pythonOptions) letters(a string) (status int, ok bool) {
 	for i := 1; i < len(a); i++ {
 		switch l := a[i]; l {
@@ -249,7 +250,7 @@ func (r *pythonRun) run(options []string) int {
 	return 0
 }
 
-// outStream is an output, the end of which ends the interpreter.
+// outStream is an output. When it can't be written any more, the interpreter ends.
 type outStream struct {
 	c      *tool.Call
 	w      interface{ Write([]byte) (int, error) }
@@ -275,7 +276,7 @@ func (r randomness) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// linear is linear memory that is paid for.
+// linear is linear memory that the process pays for.
 type linear struct {
 	buf  []byte
 	grow func(n int64) bool
@@ -302,7 +303,7 @@ func (m *linear) Reallocate(size uint64) []byte {
 // Free implements experimental.LinearMemory.
 func (m *linear) Free() {}
 
-// pyQuote writes a text as a literal of Python.
+// pyQuote returns a text as a Python literal.
 func pyQuote(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`, "\n", `\n`).Replace(s) + "'"
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// door is a file below /.carrel: what is written to it is a request, what is read from it the answer. They exist for one
-// interpreter alone, and a hostile script gets no more from them than from the shell.
+// door is a file below /.carrel. Python writes a request to it and reads the answer from it. It
+// exists for one interpreter only. Through it a hostile script can do no more than the shell can.
 type door struct {
 	experimentalsys.UnimplementedFile
 	r      *pythonRun
@@ -26,7 +26,7 @@ type door struct {
 // doorFuncs are the doors by name.
 var doorFuncs = map[string]func(r *pythonRun, request []byte) any{"run": (*pythonRun).doRun, "http": (*pythonRun).doHTTP, "which": (*pythonRun).doWhich, "chmod": (*pythonRun).doChmod}
 
-// openDoor opens one of the files, nil when there is none of the name.
+// openDoor opens one of these files. It returns nil when there is none with that name.
 func openDoor(r *pythonRun, name string) experimentalsys.File {
 	if name == "python" {
 		return &door{r: r, out: bytes.NewReader([]byte(r.boot)), answer: true}

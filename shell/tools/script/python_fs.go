@@ -15,13 +15,13 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// machineFS is the machine's disk as WASI sees it: paths come without a leading slash.
+// machineFS is the machine's disk in the form for WASI. Paths have no leading slash.
 type machineFS struct {
 	experimentalsys.UnimplementedFS
 	r *pythonRun
 }
 
-// wasiErrno makes WASI's number of any error.
+// wasiErrno returns WASI's number for an error.
 func wasiErrno(err error) experimentalsys.Errno {
 	if err == nil {
 		return 0
@@ -58,7 +58,7 @@ func abs(path string) string {
 	return "/" + strings.TrimPrefix(path, "/")
 }
 
-// doors are the files through which boot.py reaches the machine.
+// doors is the directory of the files through which boot.py calls the machine.
 const doors = ".carrel/"
 
 func stat(i vfs.Info) sys.Stat_t {
@@ -143,7 +143,7 @@ func (m *machineFS) Rename(from, to string) experimentalsys.Errno {
 	return wasiErrno(m.view().Rename(abs(from), abs(to)))
 }
 
-// remove removes a directory or what is none.
+// remove removes a directory, or a file that is not a directory.
 func (m *machineFS) remove(path string, dir bool) experimentalsys.Errno {
 	i, err := m.view().Lstat(abs(path))
 	switch {
@@ -187,7 +187,7 @@ func (m *machineFS) Utimens(path string, _, mtim int64) experimentalsys.Errno {
 	return wasiErrno(m.view().Chtimes(abs(path), time.Unix(0, mtim)))
 }
 
-// openFile is an open file of the machine.
+// openFile is an open file of the machine's disk.
 type openFile struct {
 	experimentalsys.UnimplementedFile
 	m      *machineFS
@@ -234,7 +234,7 @@ func (o *openFile) Read(b []byte) (int, experimentalsys.Errno) {
 	return n, wasiErrno(err)
 }
 
-// at does something at an offset and goes back.
+// at runs an operation at an offset, and then restores the offset.
 func (o *openFile) at(off int64, do func() (int, experimentalsys.Errno)) (int, experimentalsys.Errno) {
 	old, err := o.f.Seek(0, io.SeekCurrent)
 	if err == nil {
@@ -312,7 +312,7 @@ func (o *openDir) Stat() (sys.Stat_t, experimentalsys.Errno) { return o.m.Stat(o
 // Read implements File.
 func (o *openDir) Read([]byte) (int, experimentalsys.Errno) { return 0, experimentalsys.EISDIR }
 
-// Seek implements File: back to the beginning is all there is.
+// Seek implements File. It can only go back to the beginning.
 func (o *openDir) Seek(off offset, whence int) (int64, experimentalsys.Errno) {
 	if off != 0 || whence != io.SeekStart {
 		return 0, experimentalsys.EINVAL
@@ -356,5 +356,6 @@ func (o *openDir) Datasync() experimentalsys.Errno { return 0 }
 // Close implements File.
 func (o *openDir) Close() experimentalsys.Errno { return 0 }
 
-// offset is an int64 by a name of its own: vet takes the Seek of wazero's File for a wrong io.Seeker otherwise.
+// offset is another name for int64. Without it, vet mistakes the Seek of wazero's File for a wrong
+// io.Seeker.
 type offset = int64

@@ -1,13 +1,16 @@
-// Package script has JavaScript and Python, as interpreters without a system below: both are WebAssembly in wazero, which has
-// no files, clocks, sockets or streams but those that the process of the simulated machine gives it. wazero itself imports
-// os; it is used in ways that reach the host for executable memory alone (see package quickjs).
+// Package script has JavaScript and Python. Both interpreters are WebAssembly in wazero and have no
+// operating system. They have only the files, clocks, sockets and streams that the simulated
+// machine's process gives them. wazero itself imports os. This package uses it so that it calls the
+// host only for executable memory (see package quickjs).
 //
-// JavaScript (node, nodejs, js, js-exec, qjs) is QuickJS with a part of node's library written in JavaScript (directory js)
-// over a few dozen functions in Go. What is missing on purpose: sockets and servers (fetch and http's client are there),
-// workers, native addons, ciphers and keys, and Intl for other places than en-US; each says so when it is called.
+// JavaScript (node, nodejs, js, js-exec, qjs) is QuickJS with a part of node's library. The library
+// is written in JavaScript (directory js), over a few dozen functions in Go. These parts are
+// missing on purpose: sockets and servers (fetch and http's client exist), workers, native addons,
+// ciphers and keys, and Intl for locales other than en-US. Each throws an error that says so.
 //
-// Python (python3, python) is CPython 3.12 for WASI, if the build has it (package pywasm), on the machine's files. Its
-// subprocess and urllib.request go through the machine; threads and sockets are not there.
+// Python (python3, python) is CPython 3.12 for WASI, if the build has it (package pywasm), on the
+// machine's files. Its subprocess and urllib.request use the machine. It has no threads and no
+// sockets.
 package script
 
 import "github.com/carrel-dev/carrel/shell/tool"

@@ -14,7 +14,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// run runs a script of bash on a machine that has this package's programs.
+// run runs a bash script on a machine with this package's programs.
 func run(t *testing.T, text string, l interp.Limits) (stdout, stderr string, code int) {
 	t.Helper()
 	var names []string
@@ -48,7 +48,7 @@ func run(t *testing.T, text string, l interp.Limits) (stdout, stderr string, cod
 	return stdout, stderr, st.Code
 }
 
-// hostile are scripts that must end by themselves, at a limit or with an error, and soon.
+// hostile are scripts that must end soon by themselves, at a limit or with an error.
 var hostile = map[string]string{
 	"loop":           `node -e 'for(;;){}'`,
 	"loop in catch":  `node -e 'for(;;)try{for(;;);}catch{}'`,
@@ -86,10 +86,11 @@ var hostile = map[string]string{
 	"dates":          `node -e 'for(;;)new Date("2024-01-01").toLocaleString()'`,
 }
 
-// TestHostile runs each with small limits: it has to end, and the test process to live.
+// TestHostile runs each of the hostile scripts with small limits. Each must end, and the test
+// process must survive.
 func TestHostile(t *testing.T) {
 	steps := int64(10 << 20)
-	if testing.Short() { // with the race detector, as a rule
+	if testing.Short() { // usually with the race detector
 		steps = 1 << 20
 	}
 	for name, text := range hostile {
@@ -105,8 +106,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestGlobalsAreNotTheLibrarys checks that what a script does to the globals is its own affair, and that nothing of the host can
-// be named.
+// TestGlobalsAreNotTheLibrarys checks that a script's changes of the globals do not affect the
+// library, and that a script can't name anything of the host.
 func TestGlobalsAreNotTheLibrarys(t *testing.T) {
 	out, errs, _ := run(t, `node -e 'console.log(typeof host, typeof defs, typeof hooks, typeof require("internal/inspect"))' 2>&1
 node -e 'console.log(Object.getOwnPropertyNames(globalThis).filter(n=>/host|std|scriptArgs|print|bjson/i.test(n)))'

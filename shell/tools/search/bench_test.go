@@ -16,7 +16,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// BenchmarkGNU compares with GNU's programs on 10 MB of log: the figure "×gnu" is our wall time by theirs.
+// BenchmarkGNU compares with GNU's programs on 10 MB of log. The figure "×gnu" is our wall time
+// divided by theirs.
 func BenchmarkGNU(b *testing.B) {
 	var log strings.Builder
 	for i := range 190785 {

@@ -25,7 +25,7 @@ func machine(t testing.TB) *interp.Machine {
 	return m
 }
 
-// exec runs one program; it must end.
+// exec1 runs one program, which must end.
 func exec1(t *testing.T, m *interp.Machine, args ...string) {
 	in, out, errs := interp.NewPipe(), interp.NewPipe(), interp.NewPipe()
 	in.CloseWrite()

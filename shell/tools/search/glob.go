@@ -2,8 +2,9 @@ package search
 
 import "unicode/utf8"
 
-// globMatch reports whether a name matches a shell pattern with * ? [...] and \. With path, * and ? match no slash, and **
-// between slashes matches any directories. It takes time in the product of the lengths at most.
+// globMatch reports whether a name matches a shell pattern with * ? [...] and \. With path, * and ?
+// don't match a slash, and ** between slashes matches any directories. Its time is at most
+// proportional to the product of the lengths.
 func globMatch(pattern, name string, path bool) bool {
 	type state struct{ p, n int }
 	star, deep := state{-1, 0}, state{-1, 0}
@@ -13,7 +14,7 @@ func globMatch(pattern, name string, path bool) bool {
 		case p < len(pattern) && pattern[p] == '*':
 			if path && len(pattern) > p+1 && pattern[p+1] == '*' && (p == 0 || pattern[p-1] == '/') && (len(pattern) == p+2 || pattern[p+2] == '/') {
 				if p += 2; p < len(pattern) {
-					p++ // ** and its slash match nothing, too
+					p++ // ** and its slash also match nothing
 				}
 				deep, star = state{p, n}, state{-1, 0}
 				if p == len(pattern) {
@@ -34,7 +35,7 @@ func globMatch(pattern, name string, path bool) bool {
 				continue
 			}
 		}
-		// Let the last star take one more.
+		// Let the last star match one more character.
 		if star.p >= 0 && star.n < len(name) && (!path || name[star.n] != '/') {
 			_, size := utf8.DecodeRuneInString(name[star.n:])
 			star.n += size
@@ -75,7 +76,7 @@ func globOne(pattern, name string, p, n int, path bool) (int, int, bool) {
 	return p + psize, n + size, want == r && psize == size
 }
 
-// globClass matches a bracket expression; valid is false when it has no end.
+// globClass matches a bracket expression. valid is false when it has no end.
 func globClass(pattern string, p int, r rune) (next int, ok, valid bool) {
 	i := p + 1
 	neg := i < len(pattern) && (pattern[i] == '!' || pattern[i] == '^')

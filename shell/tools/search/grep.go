@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// Letters of options that have no short form.
+// Letters for options without a short form.
 const (
 	optInclude = 0x80 + iota
 	optExclude
@@ -78,7 +78,7 @@ type grep struct {
 	w           *bufio.Writer
 	re          *regex.Regexp
 	none        bool // there is no pattern
-	never       bool // no line is selected, whatever the files have
+	never       bool // no line is selected, independent of the files
 	colors      grepColors
 	end         byte // of lines
 	status      int  // 2 after an error
@@ -160,7 +160,7 @@ func (g *grep) context(s string) (int, bool) {
 	return int(min(n, 1<<30)), true
 }
 
-// options reads everything but the patterns.
+// options reads all options except the patterns.
 func (g *grep) options(f tool.Flags) bool {
 	o := &g.opts
 	*o = grepOptions{before: -1, after: -1, max: -1, label: "(standard input)", groupSep: "--"}
@@ -231,7 +231,7 @@ func (g *grep) options(f tool.Flags) bool {
 		}
 	}
 	if digits != "" {
-		for _, a := range g.Args { // digits of one argument go together, and the last argument counts
+		for _, a := range g.Args { // digits of one argument form a number, and the last argument counts
 			if n := strings.TrimPrefix(a, "-"); n != a && n != "" && strings.Trim(n, "0123456789") == "" {
 				digits = n
 			}
@@ -343,7 +343,7 @@ func (g *grep) patterns(f tool.Flags) (args []string, ok bool) {
 		}
 	}
 	if err != nil {
-		text, _, _ := strings.Cut(err.Error(), " at offset ") // PCRE's place, which grep keeps to itself
+		text, _, _ := strings.Cut(err.Error(), " at offset ") // remove PCRE's offset, which grep does not print
 		g.Errorf(2, "%s", text)
 		return nil, false
 	}
@@ -353,7 +353,8 @@ func (g *grep) patterns(f tool.Flags) (args []string, ok bool) {
 	return args, true
 }
 
-// lonelyClass reports whether an expression has [:space:] where [[:space:]] was meant, which is an error.
+// lonelyClass reports whether an expression has [:space:] in the place of [[:space:]], which is an
+// error.
 func lonelyClass(s string) bool {
 	for i := 0; i < len(s); i++ {
 		switch s[i] {

@@ -2,14 +2,14 @@ package search
 
 import "strings"
 
-// grepColors are the colours of what is printed, by their names in GREP_COLORS.
+// grepColors are the colours of the output, by their names in GREP_COLORS.
 type grepColors struct {
 	match, file, line, offset, sep string
 	selected, context              string // whole lines
 	noErase, reverse               bool
 }
 
-// readColors reads GREP_COLOR, of old, and GREP_COLORS.
+// readColors reads GREP_COLORS, and the older GREP_COLOR.
 func (g *grep) readColors() {
 	g.colors = defaultColors
 	c := &g.colors
@@ -49,7 +49,7 @@ func (g *grep) readColors() {
 		}
 	}
 	if g.opts.invert {
-		c.match = contextMatch // what matches are the lines around
+		c.match = contextMatch // with -v, the context lines contain the matches
 		if c.reverse {
 			c.selected, c.context = c.context, c.selected
 		}
@@ -58,7 +58,7 @@ func (g *grep) readColors() {
 
 var defaultColors = grepColors{match: "01;31", file: "35", line: "32", offset: "32", sep: "36"}
 
-// paint prints text in a colour; "" is none.
+// paint prints text in a colour. "" is no colour.
 func (g *grep) paint(color string, text []byte) {
 	g.begin(color)
 	g.w.Write(text)
@@ -87,7 +87,8 @@ func (g *grep) erase() {
 	}
 }
 
-// body prints a part of a line that does not match, the last one of the line or one before a match, whose colour ends its.
+// body prints a part of a line that does not match. It is the last part of the line, or it comes
+// before a match.
 func (s *scan) body(text []byte, sep byte, last bool) {
 	color := s.colors.selected
 	if sep != ':' {

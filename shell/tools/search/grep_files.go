@@ -10,7 +10,7 @@ import (
 
 // grepGlobs say which files of a tree are searched.
 type grepGlobs struct {
-	rules []globRule // in order; the last that matches counts
+	rules []globRule // in order; the last rule that matches counts
 	dirs  []string
 }
 
@@ -19,7 +19,7 @@ type globRule struct {
 	include bool
 }
 
-// readGlobs reads --include, --exclude and their kin.
+// readGlobs reads --include, --exclude and similar options.
 func (g *grep) readGlobs(f tool.Flags) bool {
 	for _, fl := range f.All {
 		switch fl.Letter {
@@ -48,7 +48,7 @@ func (g *grep) readGlobs(f tool.Flags) bool {
 	return true
 }
 
-// tail reports whether a name, or what follows one of its slashes, matches a pattern.
+// tailMatches reports whether a pattern matches a name, or the part after one of its slashes.
 func tailMatches(pattern, name string) bool {
 	for {
 		if globMatch(pattern, name, false) {
@@ -62,12 +62,12 @@ func tailMatches(pattern, name string) bool {
 	}
 }
 
-// skip reports whether a file is left out.
+// skip reports whether a file is excluded.
 func (gl *grepGlobs) skip(name string) bool {
 	if len(gl.rules) == 0 {
 		return false
 	}
-	out := false // what the first rule says of those that match none
+	out := false // the first rule decides about files that match no rule
 	if gl.rules[0].include {
 		out = true
 	}
@@ -89,7 +89,7 @@ func (gl *grepGlobs) skipDir(name string, given bool) bool {
 	return false
 }
 
-// files searches what the arguments name.
+// files searches the files that the arguments name.
 func (g *grep) files(args []string, f tool.Flags) {
 	g.given = len(args) > 0
 	g.opts.names = len(args) > 1 || g.opts.recursive
@@ -142,7 +142,7 @@ func (g *grep) files(args []string, f tool.Flags) {
 	}
 }
 
-// tree searches a directory and what is below.
+// tree searches a directory and everything below it.
 func (g *grep) tree(root string) {
 	type dir struct{ name string }
 	todo := []dir{{root}}
@@ -204,7 +204,7 @@ func (g *grep) tree(root string) {
 	}
 }
 
-// flushed writes what is printed so far, so that messages come after it.
+// flushed flushes the output, so that messages come after it.
 func (g *grep) flushed() {
 	if g.w.Flush() != nil {
 		g.failed = true

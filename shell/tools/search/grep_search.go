@@ -10,13 +10,15 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// firstBlock is how much of a file is looked at to tell whether it is binary, as much as GNU's grep does.
+// firstBlock is the part of a file that decides whether the file is binary. GNU's grep uses the
+// same size.
 const firstBlock = 96 << 10
 
 // maxBuffer bounds a line.
 const maxBuffer = tool.MaxLine
 
-// scan is the search of one file. buf holds what is looked at: lines kept for context, then lines to search.
+// scan is the search of one file. buf holds lines that may be needed as context, then lines to
+// search.
 type scan struct {
 	*grep
 	label string
@@ -27,20 +29,20 @@ type scan struct {
 	eof    bool
 	base   int64 // offset of buf in the file
 	from   int   // where unsearched lines begin
-	shown  int   // where what was printed ends, or what may be printed as context begins
+	shown  int   // end of the printed text, or start of the lines that may be context
 	nlAt   int   // up to where lines are counted
 	lines  int64 // how many
-	after  int   // lines of context still to print
+	after  int   // number of context lines still to print
 	count  int64
 	binary bool // contains a NUL
 	broken bool // a selected line is no UTF-8
 	done   bool
 	width  int   // of numbers, with -T
 	headed bool  // its name is printed
-	over   bool  // as many lines as wanted were selected
-	gap    bool  // lines between what was printed and buf are lost
+	over   bool  // enough lines were selected
+	gap    bool  // lines between the printed text and buf were dropped
 	read   int64 // bytes read
-	stop   int64 // where the last selected line ends, with -m; -1 before
+	stop   int64 // with -m, the end of the last selected line; -1 before
 }
 
 // search searches one input.
@@ -106,7 +108,7 @@ func (g *grep) search(name, label string, in io.Reader) {
 		g.flushed()
 	}
 	if f, ok := in.(io.Seeker); ok && name == "-" && g.opts.max > 0 && s.count >= g.opts.max && s.stop >= 0 {
-		_, _ = f.Seek(s.stop-s.read, io.SeekCurrent) // a pipe can't; the next program goes on behind the last line
+		_, _ = f.Seek(s.stop-s.read, io.SeekCurrent) // a file's next reader continues after the last line; a pipe can't seek
 	}
 	if err := g.re.Err(); err != nil {
 		g.status = 2
@@ -119,13 +121,14 @@ func (g *grep) search(name, label string, in io.Reader) {
 	}
 }
 
-// fill reads more, keeping the lines that context may need. After it buf[from:] is whole lines, or all that is left.
+// fill reads more, and keeps lines that may be needed as context. Afterwards buf[from:] has whole
+// lines, or the rest of the file.
 func (s *scan) fill() error {
 	if s.eof {
 		s.from = len(s.buf)
 		return nil
 	}
-	tail := s.buf[s.from:] // after block, what is no whole line yet
+	tail := s.buf[s.from:] // after block, this is an incomplete line
 	keep := s.from
 	for i := 0; i < s.opts.before && keep > s.shown; i++ {
 		keep = bytes.LastIndexByte(s.buf[:keep-1], s.end) + 1
@@ -177,7 +180,7 @@ func (s *scan) fill() error {
 	}
 }
 
-// countTo counts lines up to an offset of buf, if anybody wants to know.
+// countTo counts lines up to an offset of buf, if the count is needed.
 func (s *scan) countTo(at int) {
 	if s.opts.number && at > s.nlAt {
 		s.lines += int64(bytes.Count(s.buf[s.nlAt:at], []byte{s.end}))
@@ -231,7 +234,7 @@ func (s *scan) block() {
 		s.done, s.over = true, true
 	}
 	s.trailing(end)
-	if s.over && s.after > 0 && !s.failed && !s.eof { // context may come with the next block
+	if s.over && s.after > 0 && !s.failed && !s.eof { // the next block may have context lines
 		s.done, s.from = false, s.shown
 	}
 	if simple {
@@ -240,7 +243,7 @@ func (s *scan) block() {
 	}
 }
 
-// next finds the next line that matches.
+// next finds the next matching line.
 func (s *scan) next(end int) (ls, le int) {
 	if s.none {
 		return -1, -1
@@ -361,7 +364,7 @@ func (s *scan) numeral(n int64, color string) {
 	s.paint(color, text)
 }
 
-// head prints what precedes a line, or a match; false means that it is binary.
+// head prints the prefix of a line or of a match. It returns false when the text is binary.
 func (s *scan) head(at, end int, sep byte) bool {
 	if !s.opts.text && !s.opts.rg && !valid(s.buf[at:end]) {
 		s.broken = true
@@ -409,7 +412,7 @@ func (s *scan) head(at, end int, sep byte) bool {
 	return true
 }
 
-// valid reports whether text is UTF-8; the usual text is ASCII.
+// valid reports whether text is UTF-8. Most text is ASCII.
 func valid(text []byte) bool { return utf8.Valid(text) }
 
 // line prints one line.
@@ -475,7 +478,7 @@ func (s *scan) matches(ls, le int, sep byte) {
 	}
 }
 
-// colored prints a line with its matches marked.
+// colored prints a line with its matches in colour.
 func (s *scan) colored(ls, le int, sep byte) {
 	text := s.buf[ls:le]
 	at, last := 0, 0
@@ -495,7 +498,7 @@ func (s *scan) colored(ls, le int, sep byte) {
 	s.body(text[last:], sep, true)
 }
 
-// slurp reads everything, for matches of several lines.
+// slurp reads the whole file, for matches of several lines.
 func (s *scan) slurp() error {
 	data, err := s.ReadAll(s.in)
 	s.paid += int64(len(data))
@@ -506,7 +509,7 @@ func (s *scan) slurp() error {
 	return err
 }
 
-// nextSpan finds the next match of several lines.
+// nextSpan finds the next match, which may have several lines.
 func (s *scan) nextSpan(end int) (ls, le int) {
 	m, e := s.re.FindIndex(s.buf[:end], s.from)
 	if m < 0 || m == e && m == end && end > 0 {

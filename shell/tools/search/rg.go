@@ -14,7 +14,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// Letters of rg's options without a short form.
+// Letters for rg's options without a short form.
 const (
 	rgHidden = 0x80 + iota
 	rgNoIgnore
@@ -65,7 +65,7 @@ Searches directories recursively, honours .gitignore, and leaves out hidden and 
 --json and --stats are not supported.
 `
 
-// rgTypes are the usual kinds of files.
+// rgTypes are the usual types of files.
 var rgTypes = map[string]string{"go": "*.go", "py": "*.py *.pyi", "python": "*.py *.pyi", "js": "*.js *.jsx *.vue *.cjs *.mjs", "ts": "*.ts *.tsx *.cts *.mts", "rust": "*.rs", "c": "*.c *.h *.H *.cats",
 	"cpp": "*.C *.H *.cc *.cpp *.cxx *.h *.hh *.hpp *.hxx *.inl", "h": "*.h *.hh *.hpp", "java": "*.java *.jsp *.jspx *.properties", "md": "*.markdown *.md *.mdown *.mkdn", "markdown": "*.markdown *.md *.mdown *.mkdn",
 	"txt": "*.txt", "json": "*.json composer.lock", "yaml": "*.yaml *.yml", "toml": "*.toml Cargo.lock", "html": "*.htm *.html *.ejs", "css": "*.css *.scss", "sh": "*.bash *.sh *.zsh .bashrc .profile", "xml": "*.xml *.xsd *.xsl *.xslt",
@@ -137,7 +137,7 @@ func mapsKeys(m map[string]string) func(func(string) bool) {
 	}
 }
 
-// options reads the options; status is -1 to go on.
+// options reads the options. A status of -1 means to go on.
 func (r *rg) options() (args []string, status int) {
 	f, o := r.flags, &r.opts
 	*o = grepOptions{before: -1, after: -1, max: -1, label: "<stdin>", groupSep: f.Value(rgSeparator, "--"), rg: true}
@@ -274,7 +274,7 @@ func (r *rg) compile(texts []string) int {
 	return -1
 }
 
-// paths searches what the arguments name.
+// paths searches the files that the arguments name.
 func (r *rg) paths(args []string) {
 	r.given = len(args) > 0
 	if len(args) == 0 {

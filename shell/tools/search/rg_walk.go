@@ -12,10 +12,10 @@ import (
 // rgRule is a line of .gitignore, or a -g.
 type rgRule struct {
 	pattern string
-	base    string // directory that it is relative to, absolute; "" for -g
+	base    string // absolute directory to which it is relative; "" for -g
 	negate  bool
 	dirOnly bool
-	rooted  bool // matches from base on, otherwise at any depth
+	rooted  bool // matches directly below base, otherwise at any depth
 }
 
 func newRule(line, base string, negate bool) rgRule {
@@ -32,7 +32,7 @@ func newRule(line, base string, negate bool) rgRule {
 	return r
 }
 
-// matches reports whether a path below base, or its last name, matches.
+// matches reports whether the rule matches a path below base, or its last name.
 func (r *rgRule) matches(rel, name string, dir bool) bool {
 	if r.dirOnly && !dir {
 		return false
@@ -45,7 +45,7 @@ func (r *rgRule) matches(rel, name string, dir bool) bool {
 	return false
 }
 
-// braces expands {a,b}, as far as is reasonable.
+// braces expands {a,b}, up to a limit.
 func braces(p string, depth int) []string {
 	open := strings.IndexByte(p, '{')
 	if open < 0 || depth > 4 {
@@ -105,7 +105,7 @@ func (r *rg) inRepo(dir string) bool {
 type rgDir struct {
 	name  string
 	depth int
-	rules []rgRule // those of the directories above come first
+	rules []rgRule // rules of the directories above come first
 	git   bool
 }
 
@@ -127,7 +127,7 @@ func (r *rg) walk(root string) {
 	r.dir(first)
 }
 
-// dir searches a directory in the order of paths.
+// dir searches a directory in path order.
 func (r *rg) dir(d rgDir) {
 	if r.failed || d.depth > 500 {
 		return
@@ -180,7 +180,7 @@ func (r *rg) dir(d rgDir) {
 	}
 }
 
-// wanted reports whether a file or directory is neither ignored nor hidden.
+// wanted reports whether a file or directory is not ignored and not hidden.
 func (r *rg) wanted(rules []rgRule, abs, name string, dir bool) bool {
 	rel := strings.TrimPrefix(abs, strings.TrimSuffix(path.Clean(r.Dir()), "/")+"/")
 	include := false

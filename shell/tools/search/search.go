@@ -1,5 +1,6 @@
-// Package search has the programs that look for expressions and edit with them: grep, rg and sed. The expressions are
-// those of package regex; nothing here or there asks the operating system for anything.
+// Package search has the programs that search with regular expressions, and edit with them: grep,
+// rg and sed. The expressions are those of package regex. Neither package calls the operating
+// system.
 package search
 
 import "github.com/carrel-dev/carrel/shell/tool"

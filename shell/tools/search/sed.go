@@ -51,10 +51,10 @@ What not to do:
       --help, --version     print this text, or the version
 `
 
-// sedOut is a file that is written to.
+// sedOut is an output file.
 type sedOut struct {
 	w       *bufio.Writer
-	f       tool.File // nil for the program's own output
+	f       tool.File // nil for the program's standard output
 	missing bool      // the newline of the last line
 }
 
@@ -69,7 +69,7 @@ type sed struct {
 	follow   bool
 	unbuf    bool
 	posix    bool
-	strict   bool // the environment asks for POSIX where GNU differs
+	strict   bool // the environment asks for POSIX behaviour
 	end      byte
 	wrap     int
 	out      *sedOut // where the pattern space goes
@@ -174,7 +174,7 @@ func (s *sed) script(f tool.Flags) (args []string, err error) {
 				return nil, err
 			}
 			text := string(data)
-			if !strings.HasSuffix(text, "\r\n") { // which ends a command where \r alone does not
+			if !strings.HasSuffix(text, "\r\n") { // \r\n ends a command, \r alone does not
 				text = strings.TrimSuffix(text, "\n")
 			}
 			add(sedChunk{name: o.Value}, text)
@@ -202,7 +202,7 @@ func (s *sed) script(f tool.Flags) (args []string, err error) {
 	return args, nil
 }
 
-// open opens a file to write to, once.
+// open opens a file for writing. It opens each file once.
 func (s *sed) open(name string) (*sedOut, error) {
 	if name == "/dev/stdout" {
 		return s.stdout, nil
@@ -224,7 +224,7 @@ func (s *sed) open(name string) (*sedOut, error) {
 	return o, nil
 }
 
-// flush writes what is buffered.
+// flush writes the buffered output.
 func (s *sed) flush() bool { return s.stdout.w.Flush() == nil }
 
 func (s *sed) closeAll() bool {
@@ -250,7 +250,7 @@ func (s *sed) closeAll() bool {
 	return ok
 }
 
-// beginFile opens the output of a file that is edited in place.
+// beginFile opens the output for a file that is edited in place.
 func (s *sed) beginFile(name string) error {
 	info, err := s.FS().Stat(s.Abs(name))
 	if err != nil {
@@ -275,7 +275,7 @@ func (s *sed) beginFile(name string) error {
 	return nil
 }
 
-// endFile puts the output in the file's place.
+// endFile replaces the file with the output.
 func (s *sed) endFile() error {
 	if s.input.tmp == "" {
 		return nil
@@ -308,7 +308,7 @@ func (s *sed) endFile() error {
 	return s.FS().Rename(tmp, target)
 }
 
-// bytesLocale reports whether characters are single bytes: the locale is C's, by name.
+// bytesLocale reports whether characters are single bytes. This is so in the C locale, by name.
 func bytesLocale(c *tool.Call) bool {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if v := c.Getenv(name); v != "" {
@@ -318,7 +318,8 @@ func bytesLocale(c *tool.Call) bool {
 	return false
 }
 
-// resolve follows the links that a name is (--follow-symlinks); a link's target is relative to where the link is.
+// resolve follows the links of a name (--follow-symlinks). A link's target is relative to the
+// link's directory.
 func (s *sed) resolve(name string) (string, error) {
 	for range 40 {
 		info, err := s.FS().Lstat(s.Abs(name))

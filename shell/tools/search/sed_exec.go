@@ -12,13 +12,13 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// sedSpace is the pattern or the hold space.
+// sedSpace is the pattern space or the hold space.
 type sedSpace struct {
 	b       []byte
-	chomped bool // a newline follows when it is printed
+	chomped bool // a newline is printed after it
 }
 
-// sedState is what a running script has.
+// sedState is the state of a running script.
 type sedState struct {
 	ps, hold   sedSpace
 	buf        []byte
@@ -133,14 +133,14 @@ func (s *sed) print(o *sedOut, b []byte, newline bool) {
 	}
 }
 
-// check flushes an output and notices when nobody reads it.
+// check flushes an output, and records whether that failed because nobody reads it.
 func (s *sed) check(o *sedOut) {
 	if err := o.w.Flush(); err != nil && s.err == nil {
 		s.err = err
 	}
 }
 
-// missing prints the newline that the last line lacked.
+// missing prints the newline that was missing after the last line.
 func (s *sed) missing(o *sedOut) {
 	if o.missing {
 		o.w.WriteByte(s.end)
@@ -148,7 +148,7 @@ func (s *sed) missing(o *sedOut) {
 	}
 }
 
-// appended prints what a, r and R have queued.
+// appended prints the texts that a, r and R have queued.
 func (s *sed) appended() {
 	for i, c := range s.queue {
 		switch c.name {
@@ -194,8 +194,8 @@ func (s *sed) copyFile(name string) {
 	}
 }
 
-// selects reports whether a command's addresses select this line. A range that begins with a line's number begins at the
-// first line from there on that the command sees, and only once.
+// selects reports whether a command's addresses select the current line. A range that begins with a
+// line number begins once: at that line, or at the first later line that the command sees.
 func (s *sed) selects(c *sedCmd) bool {
 	if c.a1 == nil {
 		return true
@@ -247,7 +247,7 @@ func (s *sed) selects(c *sedCmd) bool {
 	return true
 }
 
-// matches reports whether one address is this line.
+// matches reports whether one address matches the current line.
 func (s *sed) matches(a *sedAddr) bool {
 	switch a.kind {
 	case 'n':
@@ -281,7 +281,7 @@ func (s *sed) regex(re *sedRegex) *sedRegex {
 	return re
 }
 
-// broken notes that a search came to its bound.
+// broken records that a search has reached its limit.
 func (s *sed) broken(re *sedRegex) {
 	if err := re.re.Err(); err != nil && s.err == nil {
 		if s.err = err; !s.Step(1) {
@@ -290,7 +290,8 @@ func (s *sed) broken(re *sedRegex) {
 	}
 }
 
-// cycle runs the script over the pattern space. print says whether to print it, restart to run again without reading.
+// cycle runs the script on the pattern space. print says whether to print the pattern space.
+// restart says to run again without reading a line.
 func (s *sed) cycle() (print, restart bool) {
 	for pc := 0; pc < len(s.cmds); pc++ {
 		if !s.step(1) {
@@ -363,7 +364,7 @@ func (s *sed) cycle() (print, restart bool) {
 	return true, false
 }
 
-// another reads the next line for n and N; done when there is none.
+// another reads the next line for n and N. done is true when there is none.
 func (s *sed) another(name byte) (done, print bool) {
 	if !s.more() || s.separate && s.atEnd() && len(s.input.names) == 0 {
 		s.quit = true
@@ -393,7 +394,7 @@ func (s *sed) another(name byte) (done, print bool) {
 	return false, false
 }
 
-// simple runs a command that neither jumps nor ends the cycle.
+// simple runs a command that does not jump and does not end the cycle.
 func (s *sed) simple(c *sedCmd) {
 	switch c.name {
 	case '=':
@@ -457,7 +458,8 @@ func (s *sed) simple(c *sedCmd) {
 	}
 }
 
-// evaluate runs a command and prints what it prints, or runs the pattern space and puts that in its place.
+// evaluate runs a command and prints its output. Without a command it runs the pattern space, and
+// replaces it with the output.
 func (s *sed) evaluate(command string) {
 	text := command
 	if command == "" {
@@ -465,7 +467,7 @@ func (s *sed) evaluate(command string) {
 	}
 	out := &sedCapture{s: s}
 	s.Run(tool.Child{Args: []string{"sh", "-c", text}, In: strings.NewReader(""), Out: out})
-	_ = s.Pay(-out.paid) // what is kept of it is paid for as pattern space
+	_ = s.Pay(-out.paid) // the pattern space pays for the part that is kept
 	if command != "" {
 		s.missing(s.out)
 		s.out.w.Write(out.b)
@@ -479,7 +481,7 @@ func (s *sed) evaluate(command string) {
 	}
 }
 
-// sedCapture keeps what a command prints.
+// sedCapture stores the output of a command.
 type sedCapture struct {
 	s    *sed
 	b    []byte

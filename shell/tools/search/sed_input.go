@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// sedInput is the stream of lines.
+// sedInput is the stream of input lines.
 type sedInput struct {
 	names []string
 	r     *bufio.Reader
@@ -18,12 +18,12 @@ type sedInput struct {
 	f     io.Closer
 	name  string // of the open file
 	line  int64
-	// Of a file that is edited in place.
+	// For a file that is edited in place.
 	target, tmp string
 	mode        fs.FileMode
 }
 
-// next opens the next file; false when there is none.
+// next opens the next file. It returns false when there is none.
 func (s *sed) next() bool {
 	in := &s.input
 	for len(in.names) > 0 {
@@ -69,7 +69,8 @@ func (s *sed) next() bool {
 	return false
 }
 
-// oneByte reads no more than what is asked for, so that what sed -u leaves is there for the next program.
+// oneByte reads no further than necessary, so that the next program gets the input that sed -u
+// leaves.
 type oneByte struct{ r io.Reader }
 
 // Read implements io.Reader.
@@ -84,7 +85,7 @@ func (in *sedInput) reset(r io.Reader) {
 	in.r = in.spare
 }
 
-// begun starts the count anew where files are separate.
+// begun restarts the line count if files are separate.
 func (s *sed) begun() {
 	if !s.separate {
 		return
@@ -138,7 +139,7 @@ func (s *sed) close() error {
 	return s.endFile()
 }
 
-// atEnd reports whether no line follows in the open file.
+// atEnd reports whether the open file has no further line.
 func (s *sed) atEnd() bool {
 	if s.input.r == nil {
 		return true
@@ -163,7 +164,7 @@ func (s *sed) last() bool {
 	return false
 }
 
-// more reports whether there is another line at all.
+// more reports whether there is another line in any file.
 func (s *sed) more() bool {
 	for s.atEnd() {
 		if s.input.r == nil && len(s.input.names) == 0 {
@@ -185,7 +186,8 @@ func (s *sed) more() bool {
 	return true
 }
 
-// readLine appends the next line to b. chomped says whether it ended as lines do. The error io.EOF is the end of all.
+// readLine appends the next line to b. chomped says whether the line had an end. The error io.EOF
+// is the end of all input.
 func (s *sed) readLine(b []byte) (line []byte, chomped bool, err error) {
 	in := &s.input
 	s.replaced = false

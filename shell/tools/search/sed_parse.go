@@ -17,7 +17,7 @@ type sedAddr struct {
 	re   *sedRegex
 }
 
-// sedRegex is an expression; nil stands for the last one used.
+// sedRegex is an expression. nil means the last one used.
 type sedRegex struct {
 	re *regex.Regexp
 }
@@ -28,14 +28,14 @@ type sedCmd struct {
 	not    bool
 	name   byte
 	text   []byte // of a, i, c; file name; label
-	num    int    // of q, Q, l, L: -1 none; target of jumps
+	num    int    // for q, Q, l, L: -1 none; target of jumps
 	out    *sedOut
 	sub    *sedSubst
 	y      map[string]string
-	y1     *[256]byte // where y changes single bytes alone
+	y1     *[256]byte // used when y changes only single bytes
 	// Where a range is.
 	active bool
-	closed bool // it has ended; one that begins at a line does not begin again
+	closed bool // has ended; a range that begins at a line number does not begin again
 	until  int64
 }
 
@@ -84,7 +84,7 @@ type sedChunk struct {
 	num   int
 }
 
-// errAt is an error of the script with its place.
+// fail returns an error with its position in the script.
 func (p *sedParser) fail(format string, args ...any) error {
 	return p.failAt(p.pos, fmt.Sprintf(format, args...))
 }
@@ -105,7 +105,7 @@ func (p *sedParser) failAt(pos int, msg string) error {
 
 func (p *sedParser) more() bool { return p.pos < len(p.s) }
 
-// peek returns the next byte, 0 at the end.
+// peek returns the next byte, or 0 at the end.
 func (p *sedParser) peek() byte {
 	if p.more() {
 		return p.s[p.pos]
@@ -166,7 +166,7 @@ func (p *sedParser) number() int64 {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// address reads one address, nil when there is none.
+// address reads one address. It returns nil when there is none.
 func (p *sedParser) address(second bool) (*sedAddr, error) {
 	c := p.peek()
 	switch {
@@ -297,7 +297,7 @@ func (p *sedParser) command() error {
 	return p.body(c)
 }
 
-// end reads what must follow a command.
+// end reads the end of a command.
 func (p *sedParser) end() error {
 	p.blanks()
 	switch p.peek() {
@@ -318,7 +318,7 @@ func (p *sedParser) extra() error {
 	return p.fail("extra characters after command")
 }
 
-// body reads what follows a command's name.
+// body reads the part after a command's name.
 func (p *sedParser) body(c *sedCmd) error {
 	add := func() { p.cmds = append(p.cmds, c) }
 	switch c.name {
@@ -435,7 +435,7 @@ func (p *sedParser) body(c *sedCmd) error {
 	return p.fail("unknown command: `%c'", c.name)
 }
 
-// newer reports whether a version is above 4.9, which this is like.
+// newer reports whether a version is above 4.9, the version that this sed imitates.
 func newer(version string) bool {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
@@ -444,7 +444,7 @@ func newer(version string) bool {
 	return a > 4 || a == 4 && b > 9
 }
 
-// output opens a file to write to.
+// output opens a file for writing.
 func (p *sedParser) output(write bool, name string, to **sedOut) error {
 	if p.sandbox {
 		return p.fail("e/r/w commands disabled in sandbox mode")
@@ -460,5 +460,5 @@ func (p *sedParser) output(write bool, name string, to **sedOut) error {
 	return nil
 }
 
-// sedFatal is an error with its own status and without a place.
+// sedFatal is an error with its own exit status and without a position.
 type sedFatal struct{ error }

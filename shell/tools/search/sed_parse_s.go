@@ -6,7 +6,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/regex"
 )
 
-// lead reports whether a byte begins a character of several.
+// lead reports whether a byte begins a character of several bytes.
 func (p *sedParser) lead(c byte) bool { return c >= 0xc2 && c <= 0xf4 && !p.bytes }
 
 // subst reads s.
@@ -111,7 +111,7 @@ func (p *sedParser) subst(c *sedCmd) error {
 	return p.replacement(s, repl)
 }
 
-// replacement reads the right-hand side of s.
+// replacement reads the replacement of s.
 func (p *sedParser) replacement(s *sedSubst, text string) error {
 	part := sedPart{group: -1}
 	flush := func() {
@@ -160,7 +160,7 @@ func (p *sedParser) replacement(s *sedSubst, text string) error {
 	return nil
 }
 
-// fileName reads the rest of the line, which names a file.
+// fileName reads a file name, which is the rest of the line.
 func (p *sedParser) fileName() (string, error) {
 	p.blanks()
 	name, _, _ := strings.Cut(p.s[p.pos:], "\n")

@@ -7,8 +7,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/regex"
 )
 
-// delimited reads up to an unescaped delimiter. An escaped one loses its backslash, as does an escaped newline, and then
-// means what it means to the expression; in a replacement \& stays what it is.
+// delimited reads up to an unescaped delimiter. It removes the backslash of an escaped delimiter or
+// newline, which then has its meaning in the expression. In a replacement \& stays unchanged.
 func (p *sedParser) delimited(delim byte, isRegex bool) (string, bool) {
 	var b strings.Builder
 	for p.more() {
@@ -39,7 +39,8 @@ func (p *sedParser) delimited(delim byte, isRegex bool) (string, bool) {
 	return "", false
 }
 
-// sedByte reads the escapes that sed turns into characters: \n \t \f \v \a \r \cX \dNNN \oNNN \xHH.
+// sedByte reads the escapes that sed replaces with characters: \n \t \f \v \a \r \cX \dNNN \oNNN
+// \xHH.
 func sedByte(s string) (c byte, n int, ok bool) {
 	if len(s) < 2 {
 		return 0, 0, false
@@ -139,7 +140,7 @@ func (p *sedParser) regex(text string, flags regex.Flags) (*sedRegex, error) {
 	return &sedRegex{re}, nil
 }
 
-// bracketEnd returns where a bracket expression ends, or the end of the text.
+// bracketEnd returns the end of a bracket expression, or the end of the text.
 func bracketEnd(s string, i int) int {
 	i++
 	if i < len(s) && s[i] == '^' {

@@ -93,7 +93,7 @@ func (s *sed) substitute(c *sedSubst) {
 	}
 }
 
-// runeSize is the length of the first character, at least 1.
+// runeSize returns the length of the first character, at least 1.
 func runeSize(b []byte) int {
 	if len(b) == 0 || b[0] < utf8.RuneSelf {
 		return 1

@@ -4,8 +4,8 @@ import (
 	"unicode/utf8"
 )
 
-// text reads the text of a, i and c: what follows a backslash and one newline, or what stands on the same line. The first
-// byte after the backslash stands for itself.
+// text reads the text of a, i and c. It follows a backslash and one newline, or stands on the same
+// line. The first byte after the backslash is literal.
 func (p *sedParser) text(c *sedCmd) error {
 	p.blanks()
 	if !p.more() {
@@ -36,7 +36,7 @@ func (p *sedParser) text(c *sedCmd) error {
 		if p.pos++; b[len(b)-1] != '\\' {
 			continue
 		}
-		if !p.more() { // the end of the script stands for a newline
+		if !p.more() { // the end of the script counts as a newline
 			b = b[:len(b)-1]
 			break
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// disk is the VFS of one run: the machine's filesystem as the process sees it.
+// disk is the VFS of one run: the machine's filesystem with the rights of the process.
 type disk struct {
 	c    *tool.Call
 	tls  *libc.TLS
@@ -30,7 +30,7 @@ type disk struct {
 var (
 	disks  sync.Map // id → *disk
 	lastID atomic.Uintptr
-	opened sync.Map // address of a sqlite3_file → *file
+	opened sync.Map // maps the address of a sqlite3_file to its *file
 )
 
 func diskOf(id uintptr) *disk {
@@ -39,13 +39,14 @@ func diskOf(id uintptr) *disk {
 	return x
 }
 
-// mem is what lies at an address of C's memory.
+// mem returns a pointer to an address of C's memory.
 func mem[T any](p uintptr) *T { return *(**T)(unsafe.Pointer(&p)) }
 
-// pointer is the address of a function of a package as C sees it. It must not be a closure.
+// pointer returns the address of a Go function in the form for C. f must be a plain function, not a
+// closure.
 func pointer[T any](f T) uintptr { return *(*uintptr)(unsafe.Pointer(&struct{ f T }{f})) }
 
-// methods are the functions of files. They are the same for all and are never freed.
+// methods are the functions of files. All files share them, and they are never freed.
 var methods = sync.OnceValue(func() uintptr {
 	tls := libc.NewTLS()
 	defer tls.Close()
@@ -60,7 +61,8 @@ var methods = sync.OnceValue(func() uintptr {
 	return p
 })
 
-// prepareLibrary makes SQLite's local time UTC, as the machine's is: it would ask the host for its zone.
+// prepareLibrary makes SQLite use UTC as its local time, as the machine does. Otherwise it would
+// read the host's time zone.
 var prepareLibrary = sync.OnceFunc(func() {
 	tls := libc.NewTLS()
 	defer tls.Close()
@@ -70,7 +72,7 @@ var prepareLibrary = sync.OnceFunc(func() {
 	lib.Xsqlite3_test_control(tls, lib.SQLITE_TESTCTRL_LOCALTIME_FAULT, va)
 })
 
-// localTime breaks a time up, as UTC.
+// localTime splits a time into its parts, as UTC.
 func localTime(tls *libc.TLS, t, tm uintptr) int32 {
 	libc.Xgmtime_r(tls, t, tm)
 	return 0
@@ -104,7 +106,7 @@ func (d *disk) close() {
 
 func ofVFS(p uintptr) *disk { return diskOf(mem[lib.Tsqlite3_vfs](p).FpAppData) }
 
-// file is an open file, or a temporary one in memory.
+// file is an open file, or a temporary file in memory.
 type file struct {
 	d     *disk
 	f     *vfs.File
@@ -211,7 +213,7 @@ func diskSleep(_ *libc.TLS, p uintptr, micros int32) int32 {
 	return micros
 }
 
-const julianUnix = 210866760000000 // milliseconds from the Julian epoch to Unix's
+const julianUnix = 210866760000000 // milliseconds from the start of the Julian epoch to that of Unix
 
 func diskTime64(_ *libc.TLS, p, out uintptr) int32 {
 	*mem[int64](out) = ofVFS(p).c.Now().UnixMilli() + julianUnix

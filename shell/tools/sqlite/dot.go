@@ -13,7 +13,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// words splits a dot command. Double quotes know escapes, single ones don't.
+// words splits a dot command. Escapes work in double quotes but not in single quotes.
 func words(line string) (out []string) {
 	for i := 0; i < len(line); {
 		if c := line[i]; c == ' ' || c == '\t' || c == '\n' || c == '\r' {
@@ -174,7 +174,7 @@ func init() {
 			return err
 		}
 		words := make([]string, len(a))
-		for i, x := range a { // as the real one puts the words together again
+		for i, x := range a { // the real sqlite3 joins the words in the same way
 			if words[i] = x; strings.Contains(x, " ") {
 				words[i] = `"` + x + `"`
 			}
@@ -191,12 +191,12 @@ func init() {
 	}
 }
 
-// errSaid is an error that has been shown.
+// errSaid is an error that has already been shown.
 var errSaid = errors.New("")
 
 func errUsage(s string) error { return errors.New("Usage: " + s) }
 
-// onOff is a command that sets a switch.
+// onOff makes a command that sets a switch.
 func onOff(set func(s *shell, on bool)) func(s *shell, a []string) error {
 	return func(s *shell, a []string) error {
 		if len(a) != 1 {
@@ -218,7 +218,7 @@ func onOff(set func(s *shell, on bool)) func(s *shell, a []string) error {
 	}
 }
 
-// dot runs a dot command; it returns false when it failed.
+// dot runs a dot command. It returns false when the command failed.
 func (s *shell) dot(line string) bool {
 	a := words(line[1:])
 	if len(a) == 0 {

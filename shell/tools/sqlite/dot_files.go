@@ -36,7 +36,7 @@ func (s *shell) output(a []string) error { return s.setOutput(a, false) }
 
 func (s *shell) outputOnce(a []string) error { return s.setOutput(a, true) }
 
-// setOutput sends results to a file; without a name back to standard output.
+// setOutput sends results to a file, or without a name to standard output.
 func (s *shell) setOutput(a []string, once bool) error {
 	s.closeOutput()
 	for len(a) > 0 && strings.HasPrefix(a[0], "-") {

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// list writes names in columns as .tables does.
+// list prints names in columns as .tables does.
 func (s *shell) list(names []string) error {
 	width := 0
 	for _, n := range names {

@@ -10,7 +10,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// format is how results are written.
+// format says how results are printed.
 type format struct {
 	mode     string
 	table    string // of mode insert
@@ -20,7 +20,7 @@ type format struct {
 	widths   []int
 }
 
-// setMode changes the mode and what belongs to it.
+// setMode changes the mode and the settings that depend on it.
 func (f *format) setMode(mode string) {
 	f.mode = mode
 	switch mode {
@@ -50,7 +50,7 @@ func (f *format) printer(w *bufio.Writer, names []string) *printer {
 	return &printer{format: f, w: w, names: names}
 }
 
-// keeps reports whether rows are kept to the end.
+// keeps reports whether rows are collected before they are printed.
 func (p *printer) keeps() bool {
 	switch p.mode {
 	case "column", "table", "box", "markdown":
@@ -258,7 +258,7 @@ func literal(v value, escape bool) string {
 	return before + s + after
 }
 
-// unusedMark is a text that does not occur in s.
+// unusedMark returns a text that does not occur in s.
 func unusedMark(s string, choices ...string) string {
 	for _, c := range choices {
 		if !strings.Contains(s, c) {
@@ -307,7 +307,7 @@ func (p *printer) quoted(row []value) {
 	p.w.WriteString(");\n")
 }
 
-// identifier quotes a name where SQL needs it.
+// identifier quotes a name if SQL requires it.
 func identifier(s string) string {
 	ok := s != "" && !(s[0] >= '0' && s[0] <= '9')
 	for i := range len(s) {

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// grid writes kept rows in columns.
+// grid prints the collected rows in columns.
 func (p *printer) grid() {
 	n := len(p.names)
 	widths := make([]int, n)
@@ -74,7 +74,7 @@ func (p *printer) grid() {
 	}
 }
 
-// lines cuts a cell at line ends and at a width.
+// lines splits a cell at line ends and at a width.
 func lines(s string, width int) (out []string) {
 	for _, l := range strings.Split(s, "\n") {
 		l = strings.ReplaceAll(l, "\t", "        ")

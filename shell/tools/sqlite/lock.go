@@ -10,7 +10,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// Locks are those of processes of one machine on one file. What would be byte ranges of a real file is a table here.
+// Locks exist between processes of one machine, on one file. A table here replaces the byte ranges
+// of a real file.
 
 type lockKey struct {
 	fs  *vfs.FS
@@ -27,7 +28,7 @@ type lock struct {
 	pending   *file
 	exclusive *file
 
-	regions []uintptr // of the index of a write-ahead log
+	regions []uintptr // for the index of a write-ahead log
 	readers [shmSlots]int
 	writer  [shmSlots]*file
 }
@@ -156,7 +157,7 @@ func fileReserved(_ *libc.TLS, at, out uintptr) int32 {
 
 const maxRegions = 4096
 
-// shmMap gives memory that all connections to a database share.
+// shmMap returns memory that all connections to a database share.
 func shmMap(tls *libc.TLS, at uintptr, i, size, extend int32, out uintptr) int32 {
 	x := fileOf(at)
 	*mem[uintptr](out) = 0

@@ -6,7 +6,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// show writes the rows of a statement in the mode.
+// show prints the rows of a statement in the current mode.
 func (s *shell) show(r *rows) error {
 	if lib.Xsqlite3_stmt_isexplain(s.db.tls, r.stmt) == 2 {
 		return s.plan(r)

@@ -8,8 +8,8 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// SQLite's own random numbers come from one generator of the whole process. A machine's come from the machine, which may
-// be one whose numbers follow from a seed.
+// SQLite has one generator of random numbers for the whole process. A machine's numbers must come
+// from the machine, because a seed may determine them.
 
 // ownRandom replaces random and randomblob.
 func (x *db) ownRandom() {

@@ -54,7 +54,7 @@ func (s *shell) schema(a []string) error {
 	return nil
 }
 
-// dump is .dump: the database as SQL.
+// dump is .dump: it prints the database as SQL.
 func (s *shell) dump(a []string) error {
 	w := s.w
 	w.WriteString("PRAGMA foreign_keys=OFF;\nBEGIN TRANSACTION;\n")
@@ -191,7 +191,7 @@ func (s *shell) importFile(a []string) error {
 	return s.load(r, args[0], args[1])
 }
 
-// load inserts rows into a table, which is made if there is none.
+// load inserts rows into a table. It makes the table if there is none.
 func (s *shell) load(r *fields, file, table string) error {
 	cols, err := s.names("SELECT name FROM pragma_table_info(%s)", quoteText(table))
 	if err != nil {
@@ -221,7 +221,7 @@ func (s *shell) load(r *fields, file, table string) error {
 	}
 	auto := true
 	if err := s.db.run("BEGIN"); err != nil {
-		auto = false // in a transaction of the user's
+		auto = false // inside the user's transaction
 	}
 	for line := 1; ; line++ {
 		row, err := r.next()
@@ -255,7 +255,7 @@ func (s *shell) load(r *fields, file, table string) error {
 	return nil
 }
 
-// fields reads separated values.
+// fields reads values that are separated by a delimiter.
 type fields struct {
 	data     []byte
 	col, row byte

@@ -74,7 +74,7 @@ func runSqlite(c *tool.Call) int {
 	return c.Flush(s.std, status)
 }
 
-// main reads the options and does what they say.
+// main reads the options and runs the shell.
 func (s *shell) main() int {
 	o, status := s.options()
 	if o == nil {
@@ -107,13 +107,13 @@ func (s *shell) main() int {
 	return 0
 }
 
-// shellOptions are what the command line has besides settings.
+// shellOptions are the parts of the command line that are not settings.
 type shellOptions struct {
 	words, cmds []string
 	init        string // a file that is read first
 }
 
-// options reads the command line. Without options the shell ends with the status.
+// options reads the command line. When o is nil, the shell ends with the status.
 func (s *shell) options() (o *shellOptions, status int) {
 	o = &shellOptions{}
 	plain := false
@@ -167,7 +167,7 @@ func (s *shell) options() (o *shellOptions, status int) {
 	return o, 0
 }
 
-// setting sets what an option without an argument sets, and reports whether there is one of that name.
+// setting applies an option without an argument. It reports whether there is such an option.
 func (s *shell) setting(name string) bool {
 	switch name {
 	case "header":
@@ -193,7 +193,7 @@ func (s *shell) setting(name string) bool {
 	return true
 }
 
-// reopen opens the database of a name, which a later statement will do if it isn't there.
+// reopen opens a database. If it does not exist, a later statement makes it.
 func (s *shell) reopen(path string) int {
 	name := path
 	if name == ":memory:" {
@@ -221,7 +221,7 @@ func (s *shell) reopen(path string) int {
 	return 0
 }
 
-// argument runs one of the command line's texts and returns the status to end with, 0 to go on.
+// argument runs one text of the command line. It returns the status to end with, or 0 to go on.
 func (s *shell) argument(text string) int {
 	if strings.HasPrefix(text, ".") {
 		if !s.dot(text) {
@@ -260,7 +260,7 @@ func (s *shell) complain(format string, args ...any) int {
 	return 1
 }
 
-// context shows where in a statement an error is.
+// context shows the place of an error in a statement.
 func context(sql string, offset int) string {
 	if offset < 0 || offset > len(sql) {
 		return ""

@@ -1,14 +1,16 @@
 // Package sqlite has sqlite3, on the machine's disk.
 //
-// The library is modernc.org/sqlite/lib: SQLite's C, translated to Go. Each run registers a VFS of its own, on the
-// machine's filesystem, and opens every connection with it; names of another VFS can't be given, because URIs are off, and
-// extensions can't be loaded. So no file of the host is ever opened, databases have SQLite's own transactions, journals
-// and locks, and what doesn't fit the page cache goes to temporary files that are memory paid for by the process.
+// The library is modernc.org/sqlite/lib: SQLite's C code, translated to Go. Each run registers its
+// own VFS on the machine's filesystem, and opens every connection with it. A script can't name
+// another VFS, because URIs are off, and can't load extensions. So no file of the host is ever
+// opened. Databases have SQLite's own transactions, journals and locks. Data that doesn't fit into
+// the page cache goes to temporary files in memory, which the process pays for.
 //
 // # Threats
 //
-// The translated C handles memory by address. A hostile database that finds an error of SQLite's there is in the process
-// that serves the sandbox; connections are therefore opened in defensive mode, and values are limited in size.
+// The translated C code accesses memory by address. If a hostile database exploits a bug of SQLite,
+// it does so in the process that serves the sandbox. Therefore connections are opened in defensive
+// mode, and values are limited in size.
 package sqlite
 
 import (
@@ -30,7 +32,7 @@ func Commands() map[string]tool.Command {
 const (
 	maxValue = 32 << 20 // bytes of one string or blob
 	opsBatch = 1000     // instructions between two payments
-	overhead = 4 << 20  // bytes of page cache and the like of one connection
+	overhead = 4 << 20  // page cache and other memory of one connection, in bytes
 )
 
 // db is a connection.
@@ -52,7 +54,7 @@ type sqlError struct {
 // Error implements error.
 func (e *sqlError) Error() string { return e.text }
 
-// open opens a database of the disk; "" is a temporary one.
+// open opens a database on the disk. "" is a temporary one.
 func (d *disk) open(name string, readOnly bool) (*db, error) {
 	prepareLibrary()
 	if err := d.c.Pay(overhead); err != nil {
@@ -97,7 +99,7 @@ func (x *db) close() {
 	}
 }
 
-// err is the connection's last error.
+// err returns the connection's last error.
 func (x *db) err(base int) error {
 	e := &sqlError{code: int(lib.Xsqlite3_extended_errcode(x.tls, x.ptr)), text: libc.GoString(lib.Xsqlite3_errmsg(x.tls, x.ptr)), offset: -1}
 	if n := lib.Xsqlite3_error_offset(x.tls, x.ptr); n >= 0 && base >= 0 {
@@ -117,7 +119,7 @@ func cstring(tls *libc.TLS, s string) uintptr {
 	return p
 }
 
-// progress pays for what a statement does and ends it when there is nothing left to pay with.
+// progress pays for a statement's work, and ends the statement when it can't pay.
 func progress(_ *libc.TLS, id uintptr) int32 {
 	d := diskOf(id)
 	if d == nil || d.c.Ctx.Err() != nil || !d.c.Step(opsBatch) {
@@ -126,11 +128,11 @@ func progress(_ *libc.TLS, id uintptr) int32 {
 	return 0
 }
 
-// private are pragmas that concern the whole process or would undo a limit.
+// private are pragmas that affect the whole process or would remove a limit.
 const private = " hard_heap_limit soft_heap_limit temp_store temp_store_directory data_store_directory max_page_count cache_size " +
 	"default_cache_size mmap_size threads trusted_schema cache_spill "
 
-// authorize is asked about everything that a statement wants to do.
+// authorize is called for every action of a statement.
 func authorize(_ *libc.TLS, _ uintptr, action int32, a, b, _, _ uintptr) int32 {
 	switch action {
 	case lib.SQLITE_PRAGMA:
@@ -140,7 +142,7 @@ func authorize(_ *libc.TLS, _ uintptr, action int32, a, b, _, _ uintptr) int32 {
 		}
 	case lib.SQLITE_ATTACH:
 		if a != 0 && libc.GoString(a) == ":memory:" {
-			return lib.SQLITE_DENY // it would hold memory that nobody pays for; '' is the same and is paid for
+			return lib.SQLITE_DENY // its memory would not be paid for; '' does the same and pays
 		}
 	case lib.SQLITE_FUNCTION:
 		if b != 0 && libc.GoString(b) == "load_extension" {
@@ -156,7 +158,7 @@ type value struct {
 	text string
 }
 
-// rows is a statement that is being run.
+// rows is a running statement.
 type rows struct {
 	x     *db
 	stmt  uintptr
@@ -164,7 +166,8 @@ type rows struct {
 	base  int
 }
 
-// prepare compiles the first statement of a text; rest is what follows it. r is nil when there is only space.
+// prepare compiles the first statement of a text. rest is the text after it. r is nil when the text
+// has only space.
 func (x *db) prepare(sql string, base int) (r *rows, rest string, err error) {
 	if i := strings.IndexByte(sql, 0); i >= 0 {
 		sql = sql[:i]
@@ -221,7 +224,7 @@ func (r *rows) column(i int) value {
 	return value{kind, string(unsafe.Slice(mem[byte](p), n))}
 }
 
-// each calls fn with the rows of one query of our own.
+// each calls fn with the rows of one of this package's own queries.
 func (x *db) each(fn func(row []value) error, format string, args ...any) error {
 	r, _, err := x.prepare(fmt.Sprintf(format, args...), -1)
 	if err != nil || r == nil {
@@ -243,7 +246,7 @@ func (x *db) each(fn func(row []value) error, format string, args ...any) error 
 	}
 }
 
-// run executes a text of our own.
+// run executes one of this package's own statements.
 func (x *db) run(sql string) error {
 	for strings.TrimSpace(sql) != "" {
 		r, rest, err := x.prepare(sql, -1)
@@ -264,7 +267,7 @@ func (x *db) run(sql string) error {
 	return nil
 }
 
-// copyTo makes dst a copy of a database, page by page.
+// copyTo copies a database into dst, page by page.
 func (x *db) copyTo(dst *db, from, to string) error {
 	a, b := cstring(x.tls, from), cstring(x.tls, to)
 	defer libc.Xfree(x.tls, a)

@@ -14,7 +14,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// machine is a machine whose scripts run in /w.
+// machine makes a machine whose scripts run in /w.
 func machine(t testing.TB, l interp.Limits) *interp.Machine {
 	t.Helper()
 	disk := vfs.New(vfs.Options{Quota: 64 << 20})
@@ -68,7 +68,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// TestHostile runs what must end by a limit, soon.
+// TestHostile runs scripts that a limit must end soon.
 func TestHostile(t *testing.T) {
 	for name, script := range map[string]string{
 		"endless":    `sqlite3 :memory: "with recursive c(x) as (select 1 union all select x+1 from c) select count(*) from c"`,
@@ -95,7 +95,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestHostFiles shows that no name leads to the host's disk.
+// TestHostFiles shows that no name opens a file on the host's disk.
 func TestHostFiles(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -139,7 +139,7 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce runs on several machines at once, for the race detector.
+// TestManyAtOnce runs sqlite3 on several machines at once, for the race detector.
 func TestManyAtOnce(t *testing.T) {
 	m := machine(t, usual)
 	done := make(chan string)
@@ -160,7 +160,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// BenchmarkCall is one sqlite3 that makes a table and reads it.
+// BenchmarkCall measures one sqlite3 that makes a table and reads it.
 func BenchmarkCall(b *testing.B) {
 	m := machine(b, interp.Limits{Procs: 50})
 	for b.Loop() {

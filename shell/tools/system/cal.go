@@ -9,7 +9,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// cal prints calendars as ncal's cal does, without a mark for today.
+// cal prints calendars as ncal's cal does, but does not mark today.
 func cal(c *tool.Call) int {
 	f, ok := c.Flags("13hjJmyMSsbA:B:d:H:NpwC")
 	if !ok {
@@ -98,7 +98,7 @@ func beside(b *strings.Builder, monday, years bool, first time.Time) {
 	}
 }
 
-// monthLines are the eight lines of a month, 20 columns wide.
+// monthLines returns the eight lines of a month, 20 columns wide.
 func monthLines(year int, month time.Month, monday, withYear bool) []string {
 	title := month.String()
 	if withYear {

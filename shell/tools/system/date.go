@@ -11,7 +11,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/text/usage"
 )
 
-// show prints text and returns the status for it.
+// show prints text and returns the exit status for it.
 func show(c *tool.Call, text string) int {
 	if _, err := io.WriteString(c.Out, text); err != nil {
 		if !c.Stopped(err) {
@@ -22,11 +22,11 @@ func show(c *tool.Call, text string) int {
 	return 0
 }
 
-// isoFormats are the formats of -I and --rfc-3339; %Q stands for the offset with a colon.
+// isoFormats are the formats of -I and --rfc-3339. %Q is the offset with a colon.
 var isoFormats = map[string]string{"date": "%Y-%m-%d", "hours": "%Y-%m-%dT%H%:z", "minutes": "%Y-%m-%dT%H:%M%:z", "seconds": "%Y-%m-%dT%H:%M:%S%:z", "ns": "%Y-%m-%dT%H:%M:%S,%N%:z"}
 var rfcFormats = map[string]string{"date": "%Y-%m-%d", "seconds": "%Y-%m-%d %H:%M:%S%:z", "ns": "%Y-%m-%d %H:%M:%S.%N%:z"}
 
-// abbreviated finds the word that s begins.
+// abbreviated finds the word that begins with s.
 func abbreviated(s string, words map[string]string) (string, bool) {
 	found := ""
 	for w, f := range words {

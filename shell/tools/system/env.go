@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// without returns an environment without a variable.
+// without returns an environment without some variables.
 func without(env []string, names ...string) []string {
 	out := make([]string, 0, len(env)+2)
 next:
@@ -25,7 +25,7 @@ next:
 	return out
 }
 
-// setenv sets a variable, in its place if it is there.
+// setenv sets a variable. A variable that exists keeps its place.
 func setenv(env []string, kv string) []string {
 	name, _, _ := strings.Cut(kv, "=")
 	out := append([]string{}, env...)
@@ -40,7 +40,7 @@ func setenv(env []string, kv string) []string {
 
 func env(c *tool.Call) int {
 	args := c.Args
-	for i := 0; i < len(args) && i < 64; i++ { // -S is replaced by the words in it, in front of everything else
+	for i := 0; i < len(args) && i < 64; i++ { // the words of -S replace it, before all other arguments
 		a := args[i]
 		at := strings.Index(a, "S")
 		var text string
@@ -140,7 +140,7 @@ func env(c *tool.Call) int {
 	return c.Run(tool.Child{Args: rest, Env: vars, Dir: dir})
 }
 
-// lookup reports whether a program can be found, with the status that says it can't.
+// lookup reports whether a program can be found. If not, it returns the exit status for that.
 func lookup(c *tool.Call, name string, vars []string) (int, bool) {
 	if strings.Contains(name, "/") {
 		if _, err := c.FS().Stat(c.Abs(name)); err != nil {
@@ -160,7 +160,7 @@ func lookup(c *tool.Call, name string, vars []string) (int, bool) {
 	return 0, true
 }
 
-// find looks for a program in a search path.
+// find searches for a program in a search path.
 func find(c *tool.Call, name, path string, all bool) (out []string) {
 	for dir := range strings.SplitSeq(path, ":") {
 		if dir == "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// longOption is a long name and how it takes an argument: 0 not, 1 always, 2 optionally.
+// longOption is a long name, and whether it takes an argument: 0 never, 1 always, 2 optionally.
 type longOption struct {
 	name  string
 	takes int

@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/text/usage"
 )
 
-// release is the kernel that the machine says it has.
+// release and version are the reported version of the kernel.
 const release, version = "6.1.0-carrel-sim", "#1 simulated"
 
 func uname(c *tool.Call) int {
@@ -125,7 +125,7 @@ func uptime(c *tool.Call) int {
 	return uptimeLine(c)
 }
 
-// human writes a number of bytes as 1.5Gi.
+// human formats a number of bytes, such as 1.5Gi.
 func human(n int64) string {
 	if n < 1<<10 {
 		return fmt.Sprintf("%dB", n)
@@ -149,7 +149,7 @@ func free(c *tool.Call) int {
 	}
 	used, total := c.Machine().Memory()
 	if total == 0 {
-		total = 1 << 30 // without a limit there is no figure; programs that divide by it should live
+		total = 1 << 30 // without a limit there is no number, but programs may divide by it
 	}
 	left := max(total-used, 0)
 	unit := int64(1 << 10)
@@ -182,7 +182,7 @@ func lscpu(c *tool.Call) int {
 		"Vendor ID:               Carrel\n  Model name:            simulated\n    Thread(s) per core:  1\n    Core(s) per socket:  %d\n    Socket(s):           1\n", n, n-1, n))
 }
 
-// configuration is what getconf knows.
+// configuration has the values of getconf.
 var configuration = map[string]string{"PAGE_SIZE": "4096", "PAGESIZE": "4096", "ARG_MAX": "2097152", "LONG_BIT": "64", "WORD_BIT": "32", "CHAR_BIT": "8", "INT_MAX": "2147483647",
 	"PATH_MAX": "4096", "NAME_MAX": "255", "OPEN_MAX": "1024", "CLK_TCK": "100", "PIPE_BUF": "4096", "HOST_NAME_MAX": "64", "LOGIN_NAME_MAX": "256", "PATH": "/bin:/usr/bin",
 	"LINK_MAX": "65000", "UCHAR_MAX": "255", "SSIZE_MAX": "32767", "_POSIX_VERSION": "200809", "POSIX2_VERSION": "200809", "GNU_LIBC_VERSION": "glibc 2.36", "CS_PATH": "/bin:/usr/bin"}
@@ -266,7 +266,7 @@ func clearScreen(c *tool.Call) int {
 	return show(c, "\x1b[H\x1b[2J\x1b[3J")
 }
 
-// capabilities are terminfo's of an xterm.
+// capabilities are the terminfo entries of an xterm.
 var capabilities = map[string]string{"bold": "\x1b[1m", "dim": "\x1b[2m", "sgr0": "\x1b(B\x1b[m", "smul": "\x1b[4m", "rmul": "\x1b[24m", "rev": "\x1b[7m", "smso": "\x1b[7m", "rmso": "\x1b[27m",
 	"sitm": "\x1b[3m", "ritm": "\x1b[23m", "blink": "\x1b[5m", "invis": "\x1b[8m", "clear": "\x1b[H\x1b[2J\x1b[3J", "el": "\x1b[K", "el1": "\x1b[1K", "ed": "\x1b[J", "home": "\x1b[H", "civis": "\x1b[?25l", "cnorm": "\x1b[?12l\x1b[?25h",
 	"smcup": "\x1b[?1049h\x1b[22;0;0t", "rmcup": "\x1b[?1049l\x1b[23;0;0t", "sc": "\x1b7", "rc": "\x1b8", "op": "\x1b[39;49m", "bel": "\a", "cuu1": "\x1b[A", "cud1": "\n", "cub1": "\b", "cuf1": "\x1b[C", "cr": "\r"}

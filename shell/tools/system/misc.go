@@ -130,7 +130,7 @@ func logger(c *tool.Call) int {
 	return 0
 }
 
-// locks are the files that flock holds now, by disk and inode.
+// locks are the files that flock has locked, by disk and inode.
 var locks struct {
 	mu   sync.Mutex
 	held map[lockKey]*lock
@@ -146,7 +146,7 @@ type lock struct {
 	writer  bool
 }
 
-// tryLock takes a lock if nobody has it.
+// tryLock takes a lock if it is free.
 func tryLock(k lockKey, shared bool) bool {
 	locks.mu.Lock()
 	defer locks.mu.Unlock()
@@ -183,8 +183,8 @@ func unlock(k lockKey, shared bool) {
 	}
 }
 
-// flock locks a file while a command runs. A lock on a descriptor is accepted and holds nothing, since a program here can't
-// leave one behind with its caller.
+// flock locks a file while a command runs. A lock on a descriptor is accepted but has no effect,
+// because a program here can't leave a lock to its caller.
 func flock(c *tool.Call) int {
 	f, ok := c.Flags("+c:eE:FnosuvVw:x", "shared=s", "exclusive=x", "unlock=u", "nonblock=n", "nb=n", "wait=w", "timeout=w", "close=o", "conflict-exit-code=E", "command=c", "no-fork=F", "verbose=v")
 	if !ok {
@@ -244,7 +244,8 @@ func flock(c *tool.Call) int {
 	return c.Run(tool.Child{Args: args})
 }
 
-// refusals are programs that this tier can't have, with a sentence that names what helps.
+// refusals are programs that a simulated sandbox can't have. Each prints a message that names a
+// solution.
 func refusals() map[string]tool.Command {
 	const promote = "move the sandbox to a tier with real programs: carrel promote ID"
 	out := map[string]usage.Program{}

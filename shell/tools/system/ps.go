@@ -92,7 +92,7 @@ var psFields = func() map[string]psField {
 	return out
 }()
 
-// psCall is what ps was asked for.
+// psCall has the options of ps.
 type psCall struct {
 	fields                []psField
 	all, noHead           bool
@@ -191,7 +191,7 @@ func (q *psCall) pidList(s string) error {
 	return nil
 }
 
-// letters reads a bundle, in the way of Unix with a dash or that of BSD without.
+// letters reads a bundle of options: with a dash in the Unix style, without in the BSD style.
 func (q *psCall) letters(a string, format *string, args *[]string) error {
 	unix := strings.HasPrefix(a, "-")
 	if n, err := strconv.Atoi(a); err == nil && n > 0 {
@@ -382,7 +382,7 @@ func pgrep(c *tool.Call) int {
 	}
 	var hit []tool.ProcessInfo
 	self := -1
-	for _, p := range c.Machine().Processes() { // the newest of this name is this one
+	for _, p := range c.Machine().Processes() { // the newest process with this name is this one
 		if comm(p) == c.Base() && slices.Equal(p.Args[1:], c.Args) {
 			self = p.PID
 		}

@@ -70,7 +70,7 @@ func sleep(c *tool.Call) int {
 	return 0
 }
 
-// signals are those that programs name.
+// signals are the signals that can be named.
 var signals = map[string]int{"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "TRAP": 5, "ABRT": 6, "IOT": 6, "BUS": 7, "FPE": 8, "KILL": 9, "USR1": 10, "SEGV": 11, "USR2": 12,
 	"PIPE": 13, "ALRM": 14, "TERM": 15, "STKFLT": 16, "CHLD": 17, "CONT": 18, "STOP": 19, "TSTP": 20, "TTIN": 21, "TTOU": 22, "URG": 23, "XCPU": 24, "XFSZ": 25,
 	"VTALRM": 26, "PROF": 27, "WINCH": 28, "IO": 29, "POLL": 29, "PWR": 30, "SYS": 31, "EXIT": 0}
@@ -163,7 +163,8 @@ func signalName(n int) string {
 	return strconv.Itoa(n)
 }
 
-// wrapper is a program that runs another as it is: what it changes doesn't exist in this machine.
+// wrapper makes a program that only runs another one. The property that it would change doesn't
+// exist in this machine.
 func wrapper(short string, long ...string) tool.Command {
 	return func(c *tool.Call) int {
 		if len(c.Args) > 0 && c.Base() == "nice" { // nice -5 of old
@@ -207,14 +208,14 @@ func nohup(c *tool.Call) int {
 		if err != nil {
 			return c.Errorf(125, "failed to open 'nohup.out': %s", tool.ErrText(err))
 		}
-		defer func() { _ = out.Close() }() // the child's writes were its own
+		defer func() { _ = out.Close() }() // only the child has written to it
 		fmt.Fprintln(c.Err, "nohup: ignoring input and appending output to 'nohup.out'")
 		child.Out = out
 	}
 	return c.Run(child)
 }
 
-// timeCommand is the program, not the shell's keyword.
+// timeCommand is the program time, not the shell's keyword.
 func timeCommand(c *tool.Call) int {
 	f, ok := c.Flags("+af:o:pvqV", "append=a", "format=f", "output=o", "portability=p", "verbose=v", "quiet=q")
 	if !ok {
@@ -256,7 +257,8 @@ func timeCommand(c *tool.Call) int {
 	return status
 }
 
-// timeFormat fills in time's directives. A simulated program has no times of its own: all of it counts as the user's.
+// timeFormat expands time's directives. A simulated program has no measured processor time: all of
+// its time counts as user time.
 func timeFormat(format string, took time.Duration, status int, args []string) string {
 	secs := fmt.Sprintf("%.2f", took.Seconds())
 	m := int(took.Minutes())

@@ -1,7 +1,8 @@
-// Package system has programs about the machine, its processes, time and users: ps, date, env, timeout, …
+// Package system has programs about the machine, its processes, time and users: ps, date, env,
+// timeout, …
 //
-// Where the simulated machine has nothing that a program could work on (a network of its own, services, packages), the
-// program says so and names the remedy.
+// Some programs need things that the simulated machine does not have: its own network, services,
+// packages. They say so and name a solution.
 package system
 
 import (

@@ -18,7 +18,7 @@ func as(c *tool.Call, a tool.Account, vars, args []string, dir string) int {
 	return c.Run(tool.Child{Args: args, Env: vars, User: &vfs.Cred{UID: a.UID, GID: a.GID}, Dir: dir})
 }
 
-// account finds a user by name or, with # in front as sudo has it, by number.
+// account finds a user by name, or by number after a #, as in sudo.
 func account(c *tool.Call, name string) (tool.Account, bool) {
 	if n, err := strconv.ParseUint(strings.TrimPrefix(name, "#"), 10, 32); err == nil && strings.HasPrefix(name, "#") {
 		name = c.Machine().UserName(uint32(n))
@@ -26,7 +26,8 @@ func account(c *tool.Call, name string) (tool.Account, bool) {
 	return c.Machine().User(name)
 }
 
-// sudo runs a program as another user, by default root: in a sandbox of one's own that takes no password.
+// sudo runs a program as another user, by default root. It needs no password, because the sandbox
+// belongs to its user.
 func sudo(c *tool.Call) int {
 	f, ok := c.Flags("+AbC:D:EeHg:h:iKklnPp:SsT:u:U:vV", "user=u", "group=g", "preserve-env=E::", "set-home=H", "non-interactive=n", "stdin=S", "login=i", "shell=s", "validate=v",
 		"list=l", "reset-timestamp=k", "remove-timestamp=K", "background=b", "chdir=D", "prompt=p", "askpass=A")
@@ -227,5 +228,5 @@ func w(c *tool.Call) int {
 	return show(c, "USER     TTY      FROM             LOGIN@   IDLE   JCPU   PCPU WHAT\n")
 }
 
-// local is the machine's time in the process's zone.
+// local returns the machine's time in the process's zone.
 func local(c *tool.Call) time.Time { return c.Now().In(gnudate.Location(c.Getenv("TZ"))) }

@@ -13,9 +13,9 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/text/usage"
 )
 
-// codec is an encoding of base64, base32 and basenc.
+// codec is an encoding for base64, base32 and basenc.
 type codec struct {
-	in, out  int // so many bytes become so many characters
+	in, out  int // bytes of a group, and characters of its encoding
 	encode   func(dst, src []byte)
 	decode   func(dst, src []byte) (int, error)
 	alphabet string
@@ -106,7 +106,7 @@ func baseCommand(kind string) tool.Command {
 			if f.Has('d') {
 				err := k.decodeAll(c, w, in, f.Has('i'))
 				if errors.Is(err, errInvalid) {
-					_ = w.Flush() // what was good; the error is told
+					_ = w.Flush() // writes the valid part; the error is reported
 					c.Errorf(1, "invalid input")
 					return tool.ErrStop
 				}
@@ -158,7 +158,7 @@ func (k codec) encodeAll(c *tool.Call, w io.Writer, in io.Reader, wrap int) erro
 	}
 }
 
-// decodeAll decodes group by group, so that what stands before an error is written.
+// decodeAll decodes group by group, so that the text before an error is written.
 func (k codec) decodeAll(c *tool.Call, w io.Writer, in io.Reader, garbage bool) error {
 	var good [256]bool
 	for i := range len(k.alphabet) {
@@ -208,7 +208,7 @@ func (k codec) decodeAll(c *tool.Call, w io.Writer, in io.Reader, garbage bool) 
 	}
 }
 
-// groups decodes whole groups. Padding may end a group anywhere: what follows is another text.
+// groups decodes complete groups. Padding may end a group anywhere. Another text then follows.
 func (k codec) groups(out, text []byte, bad bool) ([]byte, bool) {
 	if len(text) == 0 {
 		return out, bad
@@ -230,7 +230,7 @@ func (k codec) groups(out, text []byte, bad bool) ([]byte, bool) {
 	return out, bad
 }
 
-// partial decodes as much of a bad group as there is before the padding.
+// partial decodes the part of a bad group before the padding.
 func (k codec) partial(out, text []byte) []byte {
 	if k.in != 3 {
 		return out
@@ -248,7 +248,7 @@ func (k codec) partial(out, text []byte) []byte {
 	return out
 }
 
-// tail is an unfinished group: an error, but what it has is written.
+// tail handles an incomplete group at the end. It writes the decoded part and returns an error.
 func (k codec) tail(w io.Writer, rest []byte) error {
 	if rest = bytes.TrimRight(rest, "="); k.in == 3 && len(rest) >= 2 && bytes.IndexByte(rest, '=') < 0 {
 		full := append(bytes.Clone(rest), "AA"[:4-len(rest)]...)

@@ -19,10 +19,11 @@ func compileBRE(s string) (*bre, error) {
 // match reports whether there is a match anywhere.
 func (b *bre) match(s []byte) bool { return b.re.Match(s) }
 
-// groups is how many groups the expression has.
+// groups returns the number of groups in the expression.
 func (b *bre) groups() int { return b.re.NumSubexp() }
 
-// findAnchored returns where the match at the beginning of s is, with its groups, nil for none.
+// findAnchored returns the position of the match at the beginning of s, with its groups. It returns
+// nil for none.
 func (b *bre) findAnchored(c *tool.Call, s []byte) []int {
 	b.re.Budget(c.Step)
 	m := b.re.FindSubmatchIndex(s, 0)
@@ -32,7 +33,7 @@ func (b *bre) findAnchored(c *tool.Call, s []byte) []int {
 	return m
 }
 
-// last returns the match that begins last and isn't empty, or -1.
+// last returns the non-empty match with the greatest start, or -1.
 func (b *bre) last(c *tool.Call, d []byte) (int, int) {
 	b.re.Budget(c.Step)
 	for at := len(d) - 1; at >= 0; at-- {

@@ -38,7 +38,7 @@ type catter struct {
 
 	line    int
 	blanks  int  // empty lines so far in a row
-	midLine bool // the last file had no newline at its end
+	midLine bool // the last file did not end with a newline
 	buf     []byte
 }
 
@@ -69,7 +69,7 @@ func cat(c *tool.Call) int {
 	return c.Flush(w, status)
 }
 
-// render puts a line as it is to be printed into buf.
+// render puts a line into buf in the form in which it is printed.
 func (t *catter) render(l []byte, whole bool) {
 	b := t.buf[:0]
 	defer func() { t.buf = b }()
@@ -170,9 +170,10 @@ func tac(c *tool.Call) int {
 	return c.Flush(w, status)
 }
 
-// tacData writes the pieces of data from the last to the first. find returns the last separator of what it is given.
+// tacData writes the pieces of data from the last to the first. find returns the last separator in
+// its argument.
 func tacData(c *tool.Call, w io.Writer, data []byte, before bool, find func([]byte) (int, int)) error {
-	// The end of the next piece to write; the separator that is searched ends before limit.
+	// end is the end of the next piece to write. The separator to find must end before limit.
 	end, limit := len(data), len(data)
 	for limit > 0 {
 		from, to := find(data[:limit])

@@ -9,7 +9,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/text/usage"
 )
 
-// crcTable is that of POSIX's cksum: the polynomial 0x04c11db7, highest bit first.
+// crcTable is the table of POSIX's cksum: the polynomial 0x04c11db7, highest bit first.
 var crcTable = func() (t [256]uint32) {
 	for i := range t {
 		c := uint32(i) << 24
@@ -25,7 +25,7 @@ var crcTable = func() (t [256]uint32) {
 	return t
 }()
 
-// eachBlock calls fn with all of in, block by block, and returns how much it was.
+// eachBlock calls fn with the content of in, block by block, and returns its length.
 func eachBlock(c *tool.Call, in io.Reader, fn func(b []byte)) (int64, error) {
 	buf := make([]byte, 64<<10)
 	total := int64(0)

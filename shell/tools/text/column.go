@@ -73,7 +73,7 @@ func column(c *tool.Call) int {
 	return c.Flush(w, status)
 }
 
-// fill prints lines in as many columns as fit, parted by tabs.
+// fill prints lines in as many columns as fit. Tabs separate the columns.
 func fill(w io.Writer, lines [][]byte, width int, rows bool) {
 	longest := 0
 	for _, l := range lines {
@@ -135,7 +135,7 @@ type table struct {
 	order []int
 }
 
-// split parts the lines into fields.
+// split splits the lines into fields.
 func (t *table) split(lines [][]byte) error {
 	f := t.flags
 	if f.Has('N') {

@@ -19,7 +19,7 @@ type sortedInput struct {
 	err                error
 }
 
-// openSorted opens both inputs of comm.
+// openSorted opens one input of comm.
 func openSorted(c *tool.Call, name string, end byte) (*sortedInput, func(), error) {
 	in, err := usage.Open(c, name)
 	if err != nil {
@@ -28,7 +28,7 @@ func openSorted(c *tool.Call, name string, end byte) (*sortedInput, func(), erro
 	return &sortedInput{puller: newPuller(c, in, end)}, func() { _ = in.Close() }, nil // only read
 }
 
-// advance reads the next line and reports whether the order was kept.
+// advance reads the next line, and reports whether it is in order.
 func (s *sortedInput) advance() bool {
 	s.before, s.had = append(s.before[:0], s.prev...), s.seen
 	s.prev, s.seen = append(s.prev[:0], s.line...), s.has
@@ -38,7 +38,7 @@ func (s *sortedInput) advance() bool {
 	if err != nil && err != io.EOF {
 		s.err = err
 	}
-	if !s.has && s.had && s.seen { // the last two once more: they may have been read before that mattered
+	if !s.has && s.had && s.seen { // check the last two lines again: they may have been read before their order mattered
 		return bytes.Compare(s.before, s.prev) <= 0
 	}
 	return !s.has || !s.seen || bytes.Compare(s.prev, s.line) <= 0

@@ -13,10 +13,11 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/text/usage"
 )
 
-// span is a range of places, both included, counted from 1.
+// span is a range of positions from 1. Both ends are included.
 type span struct{ from, to int }
 
-// parseSpans reads 1,3-5,7- and makes spans that don't overlap, sorted. what is "byte/character" or "field".
+// parseSpans reads 1,3-5,7- and returns sorted spans that don't overlap. what is "byte/character"
+// or "field".
 func parseSpans(list, what string) ([]span, error) {
 	var out []span
 	zero := errors.New("byte/character positions are numbered from 1")
@@ -74,7 +75,7 @@ func parseSpans(list, what string) ([]span, error) {
 	return out[:n+1], nil
 }
 
-// complement returns what the spans leave out.
+// complement returns the positions outside of the spans.
 func complement(spans []span) []span {
 	var out []span
 	at := 1
@@ -185,7 +186,7 @@ func cutBytes(out, l []byte, spans []span, sep []byte, hasSep bool) []byte {
 	return out
 }
 
-// cutFields returns nil for a line that isn't printed.
+// cutFields returns the selected fields of a line. It returns nil for a line that isn't printed.
 func cutFields(out, l []byte, spans []span, delim byte, sep []byte, only bool) []byte {
 	if out == nil {
 		out = make([]byte, 0, 256)
@@ -198,7 +199,7 @@ func cutFields(out, l []byte, spans []span, delim byte, sep []byte, only bool) [
 		return append(out, l...)
 	}
 	field, any := 1, false
-	rest, whole := l, true // whole: rest is there, though it may be empty
+	rest, whole := l, true // whole: rest is valid, even if it is empty
 	for _, s := range spans {
 		for field < s.from && whole {
 			at := bytes.IndexByte(rest, delim)

@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/text/usage"
 )
 
-// exprParser evaluates the words of expr as it reads them.
+// exprParser evaluates the words of expr while it reads them.
 type exprParser struct {
 	c     *tool.Call
 	args  []string
@@ -41,7 +41,7 @@ func (p *exprParser) next(words ...string) string {
 	return ""
 }
 
-// null reports whether a value is false: empty or zero.
+// exprNull reports whether a value is false: empty or zero.
 func exprNull(s string) bool {
 	if s == "" {
 		return true

@@ -10,8 +10,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/text/usage"
 )
 
-// taggedIndent is how far the second line of a paragraph of one line is indented with -t, if the
-// first is not indented.
+// taggedIndent is the indentation of the second line with -t, for a paragraph of one line that is
+// not indented.
 const taggedIndent = 3
 
 // formatter is one run of fmt.
@@ -24,23 +24,23 @@ type formatter struct {
 	tagged bool   // -t
 	even   bool   // -u
 	prefix string // -p
-	tabs   bool   // the input has tabs among its blanks, so that the output has some
+	tabs   bool   // the input has tabs in its blanks, so the output gets some
 
 	paragraph []fmtLine
 	held      int // bytes paid for the paragraph
 }
 
-// fmtLine is a line that can be part of a paragraph.
+// fmtLine is a line that may be part of a paragraph.
 type fmtLine struct {
 	prefixAt int // the column of the prefix; 0 without one
 	textAt   int // the column of the text
 	text     []byte
 }
 
-// blankTable are the bytes between words.
+// blankTable has the bytes between words.
 const blankTable = " \t"
 
-// blanks returns the column after the blanks at the beginning of b, and what follows them.
+// blanks returns the column after the blanks at the beginning of b, and the rest of b.
 func (t *formatter) blanks(b []byte, column int) (int, []byte) {
 	for len(b) > 0 {
 		switch b[0] {
@@ -57,7 +57,7 @@ func (t *formatter) blanks(b []byte, column int) (int, []byte) {
 	return column, b
 }
 
-// parse looks at a line. ok is false if it lacks the prefix. A line without text is no part of a
+// parse analyzes a line. ok is false if it lacks the prefix. A line without text is not part of a
 // paragraph.
 func (t *formatter) parse(line []byte) (l fmtLine, ok bool) {
 	prefix := strings.TrimLeft(t.prefix, blankTable)
@@ -75,7 +75,7 @@ func (t *formatter) parse(line []byte) (l fmtLine, ok bool) {
 		if !bytes.HasPrefix(rest, []byte(prefix)) {
 			return l, false
 		}
-		// Blanks at the prefix's end are the first of those before the text.
+		// Blanks at the end of the prefix count as blanks before the text.
 		prefix = strings.TrimRight(prefix, blankTable)
 		l.textAt, rest = t.blanks(rest[len(prefix):], at+len(prefix))
 	}
@@ -83,7 +83,7 @@ func (t *formatter) parse(line []byte) (l fmtLine, ok bool) {
 	return l, true
 }
 
-// joins reports whether a line belongs to the paragraph that is being collected.
+// joins reports whether a line belongs to the current paragraph.
 func (t *formatter) joins(l fmtLine) bool {
 	n := len(t.paragraph)
 	if n == 0 {
@@ -101,7 +101,7 @@ func (t *formatter) joins(l fmtLine) bool {
 	return l.textAt == t.paragraph[n-1].textAt
 }
 
-// line takes a line of the input.
+// line handles a line of the input.
 func (t *formatter) line(line []byte) error {
 	l, ok := t.parse(line)
 	if ok && len(l.text) > 0 {
@@ -162,7 +162,7 @@ func (t *formatter) flush() error {
 	return err
 }
 
-// indents returns the columns at which the first and the other lines of the paragraph begin.
+// indents returns the indentation of the first line and of the other lines of the paragraph.
 func (t *formatter) indents() (first, other int) {
 	first = t.paragraph[0].textAt
 	switch {
@@ -171,7 +171,7 @@ func (t *formatter) indents() (first, other int) {
 	case !t.tagged || t.split:
 		return first, first
 	}
-	// There is no second line that would say how far: it must differ.
+	// There is no second line to copy the indentation from. It must differ from the first.
 	start := t.paragraph[0].prefixAt + len(strings.Trim(t.prefix, blankTable))
 	if first == start {
 		return first, first + taggedIndent
@@ -205,8 +205,8 @@ func (t *formatter) wordsOf(words []fillWord, l fmtLine) []fillWord {
 	return words
 }
 
-// sentenceStop reports whether a word can be a sentence's last: it ends in a full stop, a question or
-// an exclamation mark, and perhaps closing brackets and quotes after it.
+// sentenceStop reports whether a word can end a sentence: it ends with a full stop, a question mark
+// or an exclamation mark, which closing brackets and quotes may follow.
 func sentenceStop(word []byte) bool {
 	word = bytes.TrimRight(word, `)]'"`)
 	return len(word) > 0 && bytes.IndexByte([]byte(".?!"), word[len(word)-1]) >= 0
@@ -228,7 +228,7 @@ func (t *formatter) put(words []fillWord, indent int) error {
 	return t.out.WriteByte('\n')
 }
 
-// space writes blanks from one column to another: tabs, if the input has some.
+// space writes blanks from one column to another. It uses tabs if the input has some.
 func (t *formatter) space(from, to int) int {
 	if t.tabs && to-from > 1 {
 		for stop := from/8*8 + 8; stop <= to; stop += 8 {
@@ -261,8 +261,8 @@ func (t *formatter) run(c *tool.Call, in io.Reader) error {
 	}
 }
 
-// fmtCommand fills paragraphs. Where a paragraph can be filled in more than one way, ours may differ
-// from that of other programs of this name.
+// fmtCommand fills paragraphs. If a paragraph can be filled in several ways, the result may differ
+// from that of other fmt programs.
 func fmtCommand(c *tool.Call) int {
 	c.Args = oldWidth(c.Args, "-w")
 	f, ok := c.Flags("cstuw:g:p:", "crown-margin=c", "split-only=s", "tagged-paragraph=t", "uniform-spacing=u", "width=w", "goal=g", "prefix=p")

@@ -3,18 +3,19 @@ package text
 import "math"
 
 // A paragraph is broken into lines as D. E. Knuth and M. F. Plass describe in "Breaking Paragraphs
-// into Lines" (1981): not line by line, but so that the sum over all lines is least. What is summed up
-// is the square of the columns by which a line misses the goal, with the adjustments below.
+// into Lines" (1981). The breaks are not chosen line by line: they make the sum of the costs of all
+// lines least. The cost of a line is the square of its distance from the goal in columns, with the
+// adjustments below.
 //
-// The adjustments follow what fmt's manual promises: it likes to break after a sentence, and dislikes
-// to break after the first or before the last word of one. We weigh either as a line that misses the
-// goal by a seventh of it.
+// The adjustments follow the promises of fmt's manual: fmt prefers a break after a sentence, and
+// avoids a break after the first or before the last word of a sentence. Either counts like a line
+// that misses the goal by a seventh.
 const adjustedPart = 7
 
 // fillWord is a word of a paragraph.
 type fillWord struct {
 	text        []byte
-	gap         int  // columns of space between it and the next one, if they share a line
+	gap         int  // columns between it and the next word on the same line
 	endSentence bool // a sentence ends here
 }
 
@@ -24,12 +25,13 @@ type filler struct {
 	step        func(n int) bool
 }
 
-// fill returns the word with which each line begins, and the number of words last. first and other are
-// how far the first line and the others are indented. ok is false when the process is being ended.
+// fill returns the index of the first word of each line, and finally the number of words. first and
+// other are the indentations of the first line and of the others. ok is false when the process is
+// being ended.
 func (f *filler) fill(words []fillWord, first, other int) (starts []int, ok bool) {
 	n := len(words)
-	cost := make([]int, n+1) // of the best lines for the words from here on
-	next := make([]int, n)   // the word with which the second of these lines begins
+	cost := make([]int, n+1) // of the best lines for the words from this one on
+	next := make([]int, n)   // first word of the second of these lines
 	for i := n - 1; i >= 0; i-- {
 		indent := other
 		if i == 0 {
@@ -56,7 +58,7 @@ func (f *filler) fill(words []fillWord, first, other int) (starts []int, ok bool
 	return append(starts, n), true
 }
 
-// lineCost is the cost of a line's length. The last line of a paragraph may be short.
+// lineCost returns the cost of a line's length. The last line of a paragraph may be short.
 func (f *filler) lineCost(length int, last bool) int {
 	if last && length <= f.goal {
 		return 0
@@ -64,7 +66,7 @@ func (f *filler) lineCost(length int, last bool) int {
 	return square(length - f.goal)
 }
 
-// breakCost is the cost of a break before word i.
+// breakCost returns the cost of a break before word i.
 func (f *filler) breakCost(words []fillWord, i int) (cost int) {
 	if i == len(words) {
 		return 0

@@ -32,7 +32,8 @@ func runFmt(t testing.TB, in string, args ...string) string {
 	return out.String()
 }
 
-// TestFmtLayout checks what the manual promises of paragraphs, indentation, prefixes and blanks.
+// TestFmtLayout checks the promises of the manual about paragraphs, indentation, prefixes and
+// blanks.
 func TestFmtLayout(t *testing.T) {
 	for _, test := range []struct{ name, in, args, want string }{
 		{"joins lines", "a\nb\n", "", "a b\n"},
@@ -68,7 +69,7 @@ func TestFmtLayout(t *testing.T) {
 	}
 }
 
-// randomText is some paragraphs of sentences.
+// randomText returns some paragraphs of sentences.
 func randomText(r *rand.Rand, prefix string) string {
 	var b strings.Builder
 	for range 1 + r.IntN(4) {
@@ -91,7 +92,8 @@ func randomText(r *rand.Rand, prefix string) string {
 	return b.String()
 }
 
-// paragraphs are the words of a text, by paragraphs: an indentation, or an empty line, divides them.
+// paragraphs returns the words of a text by paragraphs. An indentation or an empty line separates
+// paragraphs.
 func paragraphs(text, prefix string) (out []string) {
 	last := -1
 	for line := range strings.Lines(text) {
@@ -110,9 +112,9 @@ func paragraphs(text, prefix string) (out []string) {
 	return out
 }
 
-// TestFmtInvariants fills random texts in random widths. There is more than one right way to do so:
-// what it checks is that the paragraphs have the same words, that no line is too long unless it is one
-// word, and that no other place of the breaks costs less.
+// TestFmtInvariants fills random texts to random widths. Several results can be right. So it checks
+// that paragraphs keep their words, that no line is too long unless it is one word, and that no
+// other choice of breaks costs less.
 func TestFmtInvariants(t *testing.T) {
 	r := rand.New(rand.NewPCG(15, 7))
 	for range 300 {
@@ -140,7 +142,7 @@ func TestFmtInvariants(t *testing.T) {
 	}
 }
 
-// TestFmtFillsBest compares the breaks with all other possible ones.
+// TestFmtFillsBest compares the breaks with all other possible breaks.
 func TestFmtFillsBest(t *testing.T) {
 	r := rand.New(rand.NewPCG(15, 8))
 	for range 500 {
@@ -190,8 +192,8 @@ func TestFmtFillsBest(t *testing.T) {
 	}
 }
 
-// TestFmtLikeRealFmt compares random texts with the real fmt's by paragraphs, and counts lines: ours are
-// about as many.
+// TestFmtLikeRealFmt compares the paragraphs of random texts with those of the real fmt. The
+// numbers of lines must be about equal.
 func TestFmtLikeRealFmt(t *testing.T) {
 	_, err := exec.LookPath("fmt")
 	testenv.Need(t, "simbash", err)

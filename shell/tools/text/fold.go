@@ -9,7 +9,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/text/usage"
 )
 
-// oldWidth turns -72 into an option with an argument.
+// oldWidth converts -72 to an option with an argument.
 func oldWidth(args []string, opt string) []string {
 	for i, a := range args {
 		if a == "--" {
@@ -23,7 +23,7 @@ func oldWidth(args []string, opt string) []string {
 	return args
 }
 
-// columnAfter is the column after a byte.
+// columnAfter returns the column after a byte.
 func columnAfter(col int, b byte) int {
 	switch b {
 	case '\b':
@@ -56,7 +56,7 @@ func fold(c *tool.Call) int {
 	status := usage.Inputs(c, f.Args, "%s", 1, func(_ string, in io.Reader) error {
 		return c.Lines(in, '\n', func(l []byte, whole bool) error {
 			out = out[:0]
-			start, col, broken := 0, 0, -1 // start of the output line; where it may break
+			start, col, broken := 0, 0, -1 // start of the output line, current column, last possible break
 			for i := 0; i < len(l); i++ {
 				next := after(col, l[i])
 				if next > width && i > start {
@@ -89,11 +89,11 @@ func fold(c *tool.Call) int {
 	return c.Flush(w, status)
 }
 
-// tabStops are the columns of expand and unexpand.
+// tabStops are the tab stops of expand and unexpand.
 type tabStops struct {
 	list  []int
 	every int // after the list; 0: none
-	from  int // where the multiples are counted from
+	from  int // start column for the multiples
 }
 
 func parseTabs(lists []string) (t tabStops, err error) {
@@ -132,7 +132,7 @@ func parseTabs(lists []string) (t tabStops, err error) {
 	return t, nil
 }
 
-// next returns the stop after a column; last is true where there is none.
+// next returns the stop after a column. last is true when there is none.
 func (t tabStops) next(col int) (stop int, last bool) {
 	for _, s := range t.list {
 		if s > col {
@@ -145,7 +145,7 @@ func (t tabStops) next(col int) (stop int, last bool) {
 	return col + 1, true
 }
 
-// tabArgs turns -4 and -4,8 into -t.
+// tabArgs converts -4 and -4,8 to -t.
 func tabArgs(args []string) []string {
 	out := make([]string, len(args))
 	for i, a := range args {
@@ -244,7 +244,7 @@ func unexpandLine(out, l []byte, tabs tabStops, all bool) []byte {
 			}
 			continue
 		}
-		// A run of blanks: as tabs up to the last stop in it, then spaces.
+		// Write a run of blanks as tabs up to its last stop, then as spaces.
 		pending := 0 // columns since the last stop
 		for i < len(l) && (l[i] == ' ' || l[i] == '\t') {
 			stop, none := tabs.next(col)
@@ -262,7 +262,7 @@ func unexpandLine(out, l []byte, tabs tabStops, all bool) []byte {
 			pending++
 			i++
 			if col == stop {
-				// One blank before a stop stays a space unless more blanks follow.
+				// A single blank before a stop stays a space, unless more blanks follow.
 				if pending == 1 && (i == len(l) || l[i] != ' ' && l[i] != '\t') && !(len(out) > 0 && out[len(out)-1] == '\t') {
 					out = append(out, ' ')
 				} else {

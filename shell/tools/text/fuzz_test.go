@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// FuzzSets looks for what breaks the readers of tr's sets, sort's keys, cut's lists, od's types and seq's formats.
+// FuzzSets looks for inputs that break the parsers of tr's sets, sort's keys, cut's lists, od's
+// types and seq's formats.
 func FuzzSets(f *testing.F) {
 	for _, s := range []string{"a-z", "[:alpha:]", "[a*10]", "[=a=]", `\377-\0`, "1.2n,3b", "1-3,5-", "x1zd4", "%05.2f", `[ab`, `[:x`, `\`} {
 		f.Add(s, "10 b")
@@ -45,7 +46,7 @@ func FuzzSets(f *testing.F) {
 	})
 }
 
-// TestPrefix holds the quick comparison of numbers to the exact one.
+// TestPrefix compares the quick comparison of numbers with the exact one.
 func TestPrefix(t *testing.T) {
 	k := sortKey{ordering: ordering{kind: 'n'}}
 	texts := []string{"", "0", "-0", "-1", "1", "1.5", "1.50", ".5", "-.5", "10", "9", "123456789012345", "123456789012346", "1234567890123456", "1234567890123457",

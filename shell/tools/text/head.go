@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/text/usage"
 )
 
-// section prints the header of a file for head and tail.
+// section prints the headers of files for head and tail.
 type section struct {
 	c    *tool.Call
 	show bool
@@ -43,7 +43,7 @@ func (s *section) begin(w io.Writer, name string) {
 	fmt.Fprintf(w, "%s==> %s <==\n", nl, name)
 }
 
-// oldCount turns head -5 and tail -5, tail +5, -5c into today's options.
+// oldCount converts head -5, tail -5, tail +5 and -5c to modern options.
 func oldCount(args []string, plus bool) []string {
 	if len(args) == 0 || len(args[0]) < 2 {
 		return args
@@ -151,8 +151,8 @@ func head(c *tool.Call) int {
 	return c.Flush(w, status)
 }
 
-// headOf copies the beginning of in. What was read too much is given back to an input that can be sought: the next program
-// may read on from there.
+// headOf copies the beginning of in. If in can seek, it moves back to the end of that part, because
+// the next program may continue from there.
 func headOf(c *tool.Call, w io.Writer, in io.Reader, seek io.Seeker, k count, end byte) error {
 	left := k.n
 	size := int64(64 << 10)
@@ -197,7 +197,7 @@ func headOf(c *tool.Call, w io.Writer, in io.Reader, seek io.Seeker, k count, en
 	return nil
 }
 
-// allBut copies all but the last n lines or bytes.
+// allBut copies everything except the last n lines or bytes.
 func allBut(c *tool.Call, w io.Writer, in io.Reader, k count, end byte) error {
 	purse := usage.NewPurse(c)
 	defer purse.Free()
@@ -209,7 +209,7 @@ func allBut(c *tool.Call, w io.Writer, in io.Reader, k count, end byte) error {
 	return err
 }
 
-// lastLines returns where the last n lines or bytes of data begin.
+// lastLines returns the start of the last n lines or bytes of data.
 func lastLines(data []byte, k count, end byte) int {
 	if k.n == 0 {
 		return len(data)

@@ -11,8 +11,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/text/usage"
 )
 
-// hexdump prints bytes in the forms of -C, -b, -c, -d, -o and -x; without one it is two-byte hexadecimal. Formats of -e are
-// those of one directive: '/1 "%02x "', with a count, and text.
+// hexdump prints bytes in the formats of -C, -b, -c, -d, -o and -x. The default is two-byte
+// hexadecimal. Formats of -e may have one directive with a count and text: '/1 "%02x "'.
 func hexdump(c *tool.Call) int {
 	f, ok := c.Flags("bcCde:f:n:os:vxL::", "canonical=C", "length=n", "skip=s", "no-squeezing=v", "one-byte-octal=b", "one-byte-char=c", "two-bytes-decimal=d", "two-bytes-octal=o", "two-bytes-hex=x",
 		"format=e")
@@ -235,7 +235,7 @@ func parseHexdump(s string) (out []hexUnit, err error) {
 	return out, nil
 }
 
-// print prints a unit and returns what is left.
+// print prints a unit and returns the remaining data.
 func (u hexUnit) print(w io.Writer, data []byte) []byte {
 	if u.verb == "" {
 		fmt.Fprint(w, u.text)

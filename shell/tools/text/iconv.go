@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// charset normalizes the name of an encoding; "" is an unknown one.
+// charset normalizes the name of an encoding. It returns "" for an unknown one.
 func charset(name string) string {
 	name, _, _ = strings.Cut(strings.ToUpper(name), "//")
 	switch strings.NewReplacer("-", "", "_", "").Replace(name) {
@@ -43,7 +43,7 @@ func charset(name string) string {
 // high1252 are the characters of Windows-1252 from 0x80 to 0x9f.
 var high1252 = []rune{0x20ac, -1, 0x201a, 0x192, 0x201e, 0x2026, 0x2020, 0x2021, 0x2c6, 0x2030, 0x160, 0x2039, 0x152, -1, 0x17d, -1, -1, 0x2018, 0x2019, 0x201c, 0x201d, 0x2022, 0x2013, 0x2014, 0x2dc, 0x2122, 0x161, 0x203a, 0x153, -1, 0x17e, 0x178}
 
-// decodeRune reads one character; n 0 is an incomplete one, r -1 an invalid one.
+// decodeRune reads one character. n is 0 for an incomplete one, and r is -1 for an invalid one.
 func decodeRune(b []byte, from string) (r rune, n int) {
 	switch from {
 	case "utf8":
@@ -98,7 +98,7 @@ func decodeRune(b []byte, from string) (r rune, n int) {
 	return rune(b[0]), 1
 }
 
-// encodeRune appends a character; ok is false where the encoding has none such.
+// encodeRune appends a character. ok is false when the encoding does not have it.
 func encodeRune(out []byte, r rune, to string) ([]byte, bool) {
 	switch to {
 	case "utf8":

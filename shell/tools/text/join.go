@@ -36,7 +36,7 @@ type joiner struct {
 	c            *tool.Call
 	w            io.Writer
 	side         [2]*joinSide
-	tab          int // -1 blanks, '\n' the whole line
+	tab          int // -1: blanks, '\n': the whole line is one field
 	fold         bool
 	unpaired     [2]bool
 	noPairs      bool
@@ -72,7 +72,7 @@ func (j *joiner) split(l []byte) joinLine {
 			for i < len(rest) && !blank(rest[i]) {
 				i++
 			}
-			fields = append(fields, rest[:i]) // an empty one after blanks at the end
+			fields = append(fields, rest[:i]) // an empty field after blanks at the end
 			if i == len(rest) {
 				break
 			}
@@ -96,7 +96,7 @@ func (j *joiner) compare(a, b []byte) int {
 	return bytes.Compare(a, b)
 }
 
-// read takes the next line of a side into ahead, nil at the end.
+// read reads the next line of a side into ahead, which is nil at the end.
 func (j *joiner) read(i int) {
 	s := j.side[i]
 	l, _, err := s.p.next()
@@ -112,7 +112,8 @@ func (j *joiner) read(i int) {
 	s.ahead = &line
 }
 
-// check complains, once, when the line ahead should stand before those that were read.
+// check writes a message, only once, when the line ahead belongs before lines that were already
+// read.
 func (j *joiner) check(i int) {
 	s := j.side[i]
 	if s.ahead == nil || s.prev == nil || s.warned || j.lax || !j.strict && !j.seenUnpaired || j.compare(s.prev, s.ahead.at(s.field)) <= 0 {
@@ -125,7 +126,7 @@ func (j *joiner) check(i int) {
 	}
 }
 
-// fill collects all lines of the next key of a side.
+// fill collects all lines of one side with the next key.
 func (j *joiner) fill(i int) {
 	s := j.side[i]
 	s.group = s.group[:0]
@@ -163,7 +164,7 @@ func (j *joiner) add(b []byte, first bool) {
 	j.out = append(j.out, b...)
 }
 
-// put prints a pair, or a line alone: then the other is nil.
+// put prints a pair, or a single line: then the other is nil.
 func (j *joiner) put(a, b *joinLine) {
 	j.out = j.out[:0]
 	pair := [2]*joinLine{a, b}
@@ -215,7 +216,7 @@ func (j *joiner) put(a, b *joinLine) {
 	}
 }
 
-// alone prints the lines of a side that have no partner.
+// alone prints the lines of a side without a partner.
 func (j *joiner) alone(i int) {
 	if !j.unpaired[i] {
 		return
@@ -229,7 +230,8 @@ func (j *joiner) alone(i int) {
 	}
 }
 
-// unpairable passes over lines that have no partner. The line after the first is still read before disorder matters.
+// unpairable skips lines without a partner. It reads the line after the first one before disorder
+// matters.
 func (j *joiner) unpairable(i int) {
 	j.alone(i)
 	j.seenUnpaired = j.seenUnpaired || len(j.side[i].group) > 1
@@ -237,7 +239,7 @@ func (j *joiner) unpairable(i int) {
 	j.seenUnpaired = true
 }
 
-// run joins what the sides have ahead.
+// run joins the lines of both sides.
 func (j *joiner) run() {
 	j.fill(0)
 	j.fill(1)
@@ -421,7 +423,7 @@ func (j *joiner) option(o tool.Flag, fields *[2]int, args *[]string) error {
 	return nil
 }
 
-// isFieldList reports whether an operand continues -o, as POSIX lets it.
+// isFieldList reports whether an operand continues -o, as POSIX allows.
 func isFieldList(s string) bool {
 	return len(s) > 2 && (s[0] == '1' || s[0] == '2') && s[1] == '.' && strings.Trim(s, "012.,3456789") == "" || s == "0"
 }

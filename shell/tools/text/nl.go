@@ -11,7 +11,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/text/usage"
 )
 
-// nlStyle tells which lines of a section are numbered.
+// nlStyle says which lines of a section are numbered.
 type nlStyle struct {
 	kind byte // a t n p
 	re   *bre

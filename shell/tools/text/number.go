@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// suffixes are the multipliers that GNU's programs know.
+// suffixes are the multipliers of GNU's programs.
 var suffixes = map[string]int64{"": 1, "b": 512, "c": 1, "w": 2, "k": 1 << 10, "K": 1 << 10, "KiB": 1 << 10, "kiB": 1 << 10, "kB": 1e3, "KB": 1e3,
 	"m": 1 << 20, "M": 1 << 20, "MiB": 1 << 20, "MB": 1e6, "G": 1 << 30, "GiB": 1 << 30, "GB": 1e9, "T": 1 << 40, "TiB": 1 << 40, "TB": 1e12,
 	"P": 1 << 50, "PiB": 1 << 50, "PB": 1e15, "E": 1 << 60, "EiB": 1 << 60, "EB": 1e18, "Z": math.MaxInt64, "Y": math.MaxInt64, "ZB": math.MaxInt64, "YB": math.MaxInt64}
 
 var errNumber = errors.New("invalid number")
 
-// parseSize reads digits with a multiplier; what is too large is the largest number.
+// parseSize reads digits with a multiplier. A value that is too large becomes the largest number.
 func parseSize(s string) (int64, error) {
 	n := int64(0)
 	i := 0
@@ -47,7 +47,7 @@ func atoi(s string) (int, error) {
 	return int(min(n, 1<<40)), err
 }
 
-// unescape reads backslash escapes as in C; \c and unknown ones keep the character.
+// unescape reads backslash escapes as in C. For \c and unknown escapes it keeps the character.
 func unescape(s string) string {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s

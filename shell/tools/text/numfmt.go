@@ -151,7 +151,7 @@ func numfmt(c *tool.Call) int {
 	return c.Flush(w, status)
 }
 
-// format reads --format, which has one %f.
+// format reads --format, which must have one %f.
 func (n *numfmter) format(s string) error {
 	at := strings.IndexByte(s, '%')
 	if at < 0 {
@@ -253,7 +253,7 @@ func (n *numfmter) line(l, delim string, fields []span) (string, error) {
 		}
 		lead := l[:i]
 		if field > 1 && text != l[i:j] && len(lead) > 1 || field == 1 && len(lead) > 0 && text != l[i:j] {
-			// The blanks before a field count as its width.
+			// Blanks before a field count for its width.
 			width := j
 			if field > 1 {
 				lead, width = lead[:1], j-1
@@ -267,7 +267,7 @@ func (n *numfmter) line(l, delim string, fields []span) (string, error) {
 	}
 }
 
-// numfmtFields reads a list of fields, in which "-" is all.
+// numfmtFields reads a list of fields, in which "-" means all.
 func numfmtFields(list string) ([]span, error) {
 	all := false
 	parts := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
@@ -327,7 +327,7 @@ func (n *numfmter) parse(s string) (float64, error) {
 		return 0, fmt.Errorf("invalid number: ‘%s’", s)
 	}
 	if x == 0 {
-		x = math.Abs(x) // -0 is written without its sign
+		x = math.Abs(x) // -0 is written without a sign
 	}
 	rest := strings.TrimRight(s[i:], " \t")
 	if len(rest) > 1 && rest[0] == ' ' {

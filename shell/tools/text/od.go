@@ -17,11 +17,11 @@ import (
 type odType struct {
 	kind  byte // a c d f o u x
 	size  int
-	trail bool // z: show the characters at the end of the line
-	width int  // of one field, without the blank before
+	trail bool // z: print the characters at the end of the line
+	width int  // of one field, without the blank before it
 }
 
-// odWidths are field widths of d, u, o and x by size.
+// odWidths are the field widths of d, u, o and x by size.
 var odWidths = map[byte]map[int]int{
 	'd': {1: 4, 2: 6, 4: 11, 8: 20}, 'u': {1: 3, 2: 5, 4: 10, 8: 20}, 'o': {1: 3, 2: 6, 4: 11, 8: 22}, 'x': {1: 2, 2: 4, 4: 8, 8: 16}, 'f': {4: 15, 8: 24},
 }
@@ -81,7 +81,7 @@ func parseTypes(s string) (out []odType, err error) {
 	return out, nil
 }
 
-// odOld are the letters of old and what they mean.
+// odOld maps the old option letters to types.
 var odOld = map[byte]string{'a': "a", 'b': "o1", 'c': "c", 'd': "u2", 'f': "fF", 'i': "dI", 'l': "dL", 'o': "o2", 's': "d2", 'x': "x2"}
 
 // oder is one run of od.
@@ -212,7 +212,7 @@ func od(c *tool.Call) int {
 	return c.Flush(w, status)
 }
 
-// counting swallows what is skipped and pays for it.
+// counting discards skipped bytes and pays for them.
 type counting struct{ c *tool.Call }
 
 // Write implements io.Writer.
@@ -223,7 +223,7 @@ func (k counting) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// oldOffset reads an offset of the old way: +16, 20, 0x10, 3b, 8. (decimal).
+// oldOffset reads an offset in the old notation: +16, 20, 0x10, 3b, 8. (decimal).
 func oldOffset(s string) (int64, bool) {
 	s = strings.TrimPrefix(s, "+")
 	if s == "" || s[0] < '0' || s[0] > '9' {
@@ -313,7 +313,7 @@ func (d *oder) dump(c *tool.Call, in io.Reader, at int64) error {
 
 // line prints one line of each type.
 func (d *oder) line(b []byte, at int64) error {
-	full := make([]byte, d.width) // the last line is filled up with zeros
+	full := make([]byte, d.width) // zeros fill the last line
 	copy(full, b)
 	var out strings.Builder
 	for i, t := range d.types {
@@ -326,7 +326,7 @@ func (d *oder) line(b []byte, at int64) error {
 		spare := d.cell*(d.width/d.unit) - fields*(t.width+1)
 		left := spare
 		for k := range fields {
-			// The blanks that a narrower type has too many are spread as GNU does.
+			// Distribute the extra blanks of a narrower type as GNU's od does.
 			next := spare * (fields - k - 1) / fields
 			pad := left - next + 1
 			left = next
@@ -408,7 +408,7 @@ func (t odType) field(b []byte, order binary.ByteOrder) string {
 	return fmt.Sprintf("%0*x", t.width, u)
 }
 
-// shortFloat is the shortest text that reads back as the same number, in the manner of %g.
+// shortFloat returns the shortest text in the style of %g that gives the same number when read.
 func shortFloat(f float64, bits int) string {
 	switch {
 	case math.IsNaN(f):
@@ -431,7 +431,7 @@ func shortFloat(f float64, bits int) string {
 	return strconv.FormatFloat(f, 'f', -1, bits)
 }
 
-// strings prints the strings of at least so many characters that end with NUL.
+// strings prints the strings that end with NUL and have at least least characters.
 func (d *oder) strings(c *tool.Call, in io.Reader, at int64, least int) error {
 	p := newPuller(c, in, 0)
 	for {

@@ -9,7 +9,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/text/usage"
 )
 
-// delimiters reads paste's list: one string each, of which \0 is empty.
+// delimiters reads paste's list. It returns one string per delimiter; \0 is the empty string.
 func delimiters(s string) ([]string, error) {
 	if s == "" {
 		return []string{""}, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// runScript runs a script in a small machine with a file f, and returns how it ended.
+// runScript runs a script in a small machine with a file f, and returns the result.
 func runScript(t testing.TB, script string, data []byte) interp.Exit {
 	t.Helper()
 	fs := vfs.New(vfs.Options{Quota: 4 << 20})

@@ -8,7 +8,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// puller reads lines one at a time, for programs that read several inputs in step.
+// puller reads lines one at a time, for programs that read several inputs in parallel.
 type puller struct {
 	c    *tool.Call
 	br   *bufio.Reader
@@ -21,7 +21,8 @@ func newPuller(c *tool.Call, in io.Reader, end byte) *puller {
 	return &puller{c: c, br: bufio.NewReaderSize(in, 32<<10), end: end}
 }
 
-// next returns a line without its end, valid until the next call, and whether it had one. The error is io.EOF after the last.
+// next returns a line without its end, and whether it had an end. The line is valid until the next
+// call. The error is io.EOF after the last line.
 func (p *puller) next() (line []byte, whole bool, err error) {
 	if p.n++; p.n&63 == 0 && !p.c.Step(64) {
 		return nil, false, tool.ErrStop

@@ -41,7 +41,7 @@ func rev(c *tool.Call) int {
 	return c.Flush(w, status)
 }
 
-// fanOut writes to several files; one that fails is left out from then on.
+// fanOut writes to several files. After a failed write it leaves that file out.
 type fanOut struct {
 	c      *tool.Call
 	to     []io.Writer

@@ -11,7 +11,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/text/usage"
 )
 
-// decimals is how many digits stand after the point of a number as it was written.
+// decimals returns the number of digits after the point in a number's text.
 func decimals(s string) int {
 	mant, exp, _ := strings.Cut(strings.ToLower(s), "e")
 	n := 0
@@ -24,14 +24,14 @@ func decimals(s string) int {
 	return max(n, 0)
 }
 
-// isWhole reports whether s is an integer that fits.
+// isWhole reports whether s is an integer that fits an int64.
 func isWhole(s string) (int64, bool) {
 	n, err := strconv.ParseInt(strings.TrimPrefix(s, "+"), 10, 64)
 	return n, err == nil && n > -1<<60 && n < 1<<60 && !strings.HasPrefix(s, "+-")
 }
 
 func seq(c *tool.Call) int {
-	// A negative number is no option.
+	// A negative number is not an option.
 	args := []string{}
 	for i, a := range c.Args {
 		if len(a) > 1 && a[0] == '-' && (a[1] >= '0' && a[1] <= '9' || a[1] == '.') {
@@ -152,7 +152,8 @@ func seqWhole(c *tool.Call, x, step, last int64, sep string, width int, first st
 	return c.Flush(w, 0)
 }
 
-// seqFloat counts in decimal numbers, exactly, as the long double of GNU's program nearly does.
+// seqFloat counts in exact decimal numbers. GNU's seq uses long double, which gives nearly the same
+// result.
 func seqFloat(c *tool.Call, first, step, last, sep string, f tool.Flags) int {
 	prec := max(decimals(first), decimals(step))
 	if prec > 100 {
@@ -181,7 +182,7 @@ func seqFloat(c *tool.Call, first, step, last, sep string, f tool.Flags) int {
 	forever := math.IsInf(mustFloat(last), 0)
 	x, s, y := num(first), num(step), num(last)
 	sign := s.Sign()
-	// What differs from the end by less than a long double tells is the end.
+	// A number counts as the end if a long double could not tell the two apart.
 	slack := new(big.Float).SetPrec(bits).SetMantExp(big.NewFloat(1), -70)
 	slack.Mul(slack, new(big.Float).Abs(s))
 	if !forever {
@@ -203,7 +204,7 @@ func seqFloat(c *tool.Call, first, step, last, sep string, f tool.Flags) int {
 		p := max(prec, 0)
 		width = max(len(x.Text('f', p)), len(num(last).Text('f', min(p, decimals(last)))))
 		if d := decimals(last); p > 0 && d < p {
-			// The end is padded to the precision of the others.
+			// Pad the end to the precision of the other numbers.
 			extra := p - d
 			if d == 0 {
 				extra++
@@ -244,7 +245,7 @@ func seqFloat(c *tool.Call, first, step, last, sep string, f tool.Flags) int {
 	}
 }
 
-// floatFormat takes apart a printf format with one directive for a float.
+// floatFormat splits a printf format that has one directive for a float.
 func floatFormat(s string) (before, verb string, letter byte, after string, err error) {
 	at := -1
 	for i := 0; i < len(s); i++ {
@@ -300,7 +301,7 @@ func floatFormat(s string) (before, verb string, letter byte, after string, err 
 	return strings.ReplaceAll(s[:at], "%%", "%"), clean, s[i], strings.ReplaceAll(s[i+1:], "%%", "%"), nil
 }
 
-// goVerb makes of C's %g that of package fmt, which has another precision unless one is named.
+// goVerb converts C's %g to that of package fmt, whose default precision is different.
 func goVerb(v string) string {
 	last := v[len(v)-1]
 	if !strings.Contains(v, ".") && (last == 'g' || last == 'G') {

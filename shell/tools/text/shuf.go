@@ -121,7 +121,7 @@ func shuf(c *tool.Call) int {
 		}
 		return c.Flush(w, 0)
 	}
-	// A sparse Fisher-Yates: only places that were swapped are kept.
+	// A sparse Fisher-Yates shuffle: only swapped positions are stored.
 	swapped := map[int]int{}
 	at := func(i int) int {
 		if v, ok := swapped[i]; ok {
@@ -200,7 +200,7 @@ func tsort(c *tool.Call) int {
 			items[b].before++
 		}
 	}
-	// GNU walks its tree of names in order to find those without a predecessor.
+	// As in GNU's tsort, find the names without a predecessor in sorted order.
 	order := make([]int, len(names))
 	for i := range order {
 		order[i] = i
@@ -233,7 +233,7 @@ func tsort(c *tool.Call) int {
 		if left == 0 {
 			break
 		}
-		// A loop: name its members and break it.
+		// For a loop, print the names of its members, then break it.
 		status = c.Errorf(1, "%s: input contains a loop:", name)
 		seen := map[int]int{}
 		var path []int
@@ -252,7 +252,7 @@ func tsort(c *tool.Call) int {
 			seen[at] = len(path)
 			path = append(path, at)
 			next := -1
-			for _, i := range order { // somebody that stands before it
+			for _, i := range order { // a predecessor of it
 				if !items[i].done && slices.Contains(items[i].after, at) {
 					next = i
 					break
@@ -344,7 +344,7 @@ func factor(c *tool.Call) int {
 	return c.Flush(w, status)
 }
 
-// factors are the prime factors, in order.
+// factors returns the prime factors in order.
 func factors(c *tool.Call, n *big.Int) (out []*big.Int, err error) {
 	n = new(big.Int).Set(n)
 	one := big.NewInt(1)
@@ -380,7 +380,7 @@ func factors(c *tool.Call, n *big.Int) (out []*big.Int, err error) {
 	return out, nil
 }
 
-// rho finds a factor of a number that is not prime, by Pollard's method.
+// rho finds a factor of a composite number with Pollard's method.
 func rho(c *tool.Call, n *big.Int) (*big.Int, error) {
 	if r := new(big.Int).Sqrt(n); new(big.Int).Mul(r, r).Cmp(n) == 0 {
 		return r, nil

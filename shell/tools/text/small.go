@@ -15,7 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// stringsCommand prints the printable texts in files.
+// stringsCommand prints the printable strings in files.
 func stringsCommand(c *tool.Call) int {
 	for i, a := range c.Args {
 		if len(a) > 1 && a[0] == '-' && strings.Trim(a[1:], "0123456789") == "" {
@@ -75,7 +75,7 @@ func stringsCommand(c *tool.Call) int {
 	return c.Flush(w, status)
 }
 
-// convertLines is dos2unix and unix2dos: files are changed in their place.
+// convertLines makes dos2unix or unix2dos. Both change files in place.
 func convertLines(toDos bool) tool.Command {
 	return func(c *tool.Call) int {
 		f, ok := c.Flags("bc:efhikmnoqrsuv1237l", "add-eol=e", "force=f", "keepdate=k", "newfile=n", "oldfile=o", "quiet=q", "keep-bom=b", "remove-bom=r", "convmode=c", "safe=s", "follow-symlink=F", "verbose=v", "add-bom=m", "newline=l")
@@ -314,7 +314,7 @@ func envsubst(c *tool.Call) int {
 	return c.Flush(w, 0)
 }
 
-// sponge soaks up its input before it opens its output.
+// sponge reads all its input before it opens its output.
 func sponge(c *tool.Call) int {
 	f, ok := c.Flags("a")
 	if !ok {
@@ -345,7 +345,7 @@ func sponge(c *tool.Call) int {
 	return 0
 }
 
-// ts puts the time in front of each line.
+// ts prints the time before each line.
 func ts(c *tool.Call) int {
 	f, ok := c.Flags("ismr")
 	if !ok {
@@ -375,7 +375,7 @@ func ts(c *tool.Call) int {
 	return boolInt(err != nil)
 }
 
-// pv copies; it shows no progress where there is no terminal to show it on.
+// pv copies its input. Without a terminal it shows no progress.
 func pv(c *tool.Call) int {
 	f, ok := c.Flags("pterabTA:fnqWD:s:li:w:H:N:L:B:CSRP:d:0FIv", "quiet=q", "size=s", "line-mode=l", "rate-limit=L", "force=f", "numeric=n", "name=N", "progress=p", "timer=t", "eta=e", "rate=r", "bytes=b", "width=w", "interval=i", "wait=W", "stop-at-size=S")
 	if !ok {

@@ -12,9 +12,9 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// sortLine is a line of a sorter's data with what most comparisons are decided by.
+// sortLine is a line of a sorter's data, with the values that decide most comparisons.
 type sortLine struct {
-	prefix     uint64 // order-preserving beginning of the first key
+	prefix     uint64 // the first key's beginning, in a form that keeps the order
 	start, end uint32 // in data, without its end
 	from, to   uint32 // the first key
 }
@@ -76,7 +76,7 @@ func sortCommand(c *tool.Call) int {
 		quiet := f.Has('C') || f.Value('\x81', "") == "quiet" || f.Value('\x81', "") == "silent"
 		return s.check(names, quiet)
 	}
-	var pieces []int // where each input's lines end, for -m
+	var pieces []int // ends of the inputs' lines, for -m
 	for _, name := range append(slices.Clip(names), []string{"-"}[min(len(names), 1):]...) {
 		if err := s.read(name); err != nil {
 			if c.Stopped(err) {
@@ -102,7 +102,7 @@ func usageExtra(c *tool.Call, name string) int {
 	return c.Errorf(2, "extra operand '%s' not allowed with -c", name)
 }
 
-// options reads the options; the result is the exit status if it isn't 0.
+// options reads the options. A result other than 0 is the exit status.
 func (s *sorter) options(f tool.Flags) int {
 	c := s.c
 	for _, o := range f.All {
@@ -231,7 +231,7 @@ func (s *sorter) index(l *sortLine) {
 	l.prefix = k.prefix(line[from:to])
 }
 
-// order compares two lines with everything that counts, the place in the input at last.
+// order compares two lines by all criteria. The last is the position in the input.
 func (s *sorter) order(a, b *sortLine) int {
 	if s.n++; s.n&0xfff == 0 && !s.c.Step(0x1000) {
 		s.stopped = true
@@ -259,7 +259,7 @@ func (s *sorter) order(a, b *sortLine) int {
 	return 0
 }
 
-// equal compares two lines by the keys alone.
+// equal compares two lines only by their keys.
 func (s *sorter) equal(a, b *sortLine) int {
 	if len(s.keys) == 0 {
 		d := 0
@@ -279,7 +279,7 @@ func (s *sorter) equal(a, b *sortLine) int {
 	k := &s.keys[0]
 	d := 0
 	pa, pb := a.prefix, b.prefix
-	if k.kind != 0 { // whose last bit is no part of the order
+	if k.kind != 0 { // the last bit of the prefix is not part of the order
 		pa, pb = pa>>1, pb>>1
 	}
 	switch {
@@ -311,7 +311,7 @@ func (s *sorter) equal(a, b *sortLine) int {
 	return 0
 }
 
-// merge merges inputs that are sorted already.
+// merge merges inputs that are already sorted.
 func (s *sorter) merge(ends []int) {
 	heads := make([]int, len(ends))
 	for i := 1; i < len(ends); i++ {
@@ -352,7 +352,7 @@ func (s *sorter) write(name string) int {
 			return 2
 		}
 		if s.unique && i > 0 && s.equal(&s.lines[i-1], l) == 0 {
-			// It is the first of a run of equals that stays.
+			// Keep the first line of a run of equal ones.
 			s.lines[i] = s.lines[i-1]
 			continue
 		}
@@ -366,7 +366,7 @@ func (s *sorter) write(name string) int {
 	return 0
 }
 
-// check looks whether the input is sorted.
+// check checks whether the input is sorted.
 func (s *sorter) check(names []string, quiet bool) int {
 	name := "-"
 	if len(names) > 0 {

@@ -59,7 +59,8 @@ func alnum(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// decimal is a number as it is written: digits before and after the point, without zeros that mean nothing.
+// decimal is the text of a number: the digits before and after the point, without insignificant
+// zeros.
 type decimal struct {
 	neg        bool
 	whole, frc []byte
@@ -143,7 +144,7 @@ func compareHuman(a, b []byte) int {
 	return x.compare(y)
 }
 
-// compareFloats compares as -g: what is no number first, then NaN, then numbers.
+// compareFloats compares as -g does: texts that are not numbers come first, then NaN, then numbers.
 func compareFloats(a, b []byte) int {
 	x, okx := leadingFloat(a)
 	y, oky := leadingFloat(b)
@@ -167,7 +168,7 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// leadingFloat reads the number that s begins with, as strtod does.
+// leadingFloat reads the number at the start of b, as strtod does.
 func leadingFloat(b []byte) (float64, bool) {
 	s := strings.TrimLeft(string(b[:min(len(b), 400)]), " \t\n\v\f\r")
 	i := 0
@@ -293,7 +294,8 @@ func compareVersions(a, b []byte) int {
 	return compareVersionParts(a, b)
 }
 
-// suffixStart finds a file name's suffixes: (\.[A-Za-z~][A-Za-z0-9~]*)*$, after the first byte.
+// suffixStart returns the start of a file name's suffixes: (\.[A-Za-z~][A-Za-z0-9~]*)*$, after the
+// first byte.
 func suffixStart(s []byte) int {
 	start := 0
 	for i := 0; i < len(s); {

@@ -12,10 +12,10 @@ type ordering struct {
 	kind                     byte // n g h M V R, 0 for bytes
 	dictionary, fold, nonprt bool
 	reverse, blanks          bool
-	clash                    string // kinds that were asked for together
+	clash                    string // kinds that were given together
 }
 
-// set takes an option letter; false when it is none that orders.
+// set applies an option letter. It returns false for a letter that is not an ordering option.
 func (o *ordering) set(l byte) bool {
 	switch l {
 	case 'n', 'g', 'h', 'M', 'V', 'R':
@@ -40,7 +40,7 @@ func (o *ordering) set(l byte) bool {
 	return true
 }
 
-// incompatible names options that exclude each other, "" if none.
+// incompatible returns the options that exclude each other, "" if none.
 func (o *ordering) incompatible() string {
 	if o.clash != "" {
 		return o.clash
@@ -154,7 +154,7 @@ func (k *sortKey) bounds(line []byte, tab int) (from, to int) {
 			}
 		}
 	}
-	start := p // where the end may be searched from when it is no earlier field
+	start := p // the search for the end can begin here, unless it is in an earlier field
 	if k.blanksStart {
 		for p < n && blank(line[p]) {
 			p++
@@ -201,7 +201,7 @@ func (k *sortKey) bounds(line []byte, tab int) (from, to int) {
 	return from, max(from, e)
 }
 
-// prefix is a number that orders keys as far as it differs.
+// prefix returns a number for a key. If two prefixes differ, they have the order of the keys.
 func (k *sortKey) prefix(key []byte) uint64 {
 	switch {
 	case k.kind == 'n':
@@ -227,7 +227,7 @@ func (k *sortKey) prefix(key []byte) uint64 {
 	return bytesPrefix(key)
 }
 
-// exact reports whether equal prefixes are equal keys.
+// exact reports whether keys with this prefix are equal.
 func (k *sortKey) exact(prefix uint64) bool {
 	return (k.kind == 'n' || k.kind == 'M') && prefix&1 != 0
 }
@@ -243,8 +243,8 @@ func bytesPrefix(b []byte) uint64 {
 	return v
 }
 
-// numberPrefix orders numbers. Its last bit tells whether the number is exactly what was written; what that costs is one bit
-// of precision, which exact numbers (15 digits) don't need.
+// numberPrefix returns a prefix for a number. Its last bit says whether the number is exact. This
+// costs one bit of precision, which exact numbers (15 digits) don't need.
 func numberPrefix(f float64, exact bool) uint64 {
 	if f == 0 {
 		f = 0 // no negative zero
@@ -263,7 +263,7 @@ func numberPrefix(f float64, exact bool) uint64 {
 
 var powers = [...]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16}
 
-// quickNumber reads a number as -n does.
+// quickNumber parses a number as -n does.
 func quickNumber(s []byte) (f float64, exact bool) {
 	i, n := 0, len(s)
 	for i < n && blank(s[i]) {
@@ -282,7 +282,7 @@ func quickNumber(s []byte) (f float64, exact bool) {
 		if digits <= 15 {
 			m = m*10 + uint64(s[i]-'0')
 		} else {
-			// As large as can't be told from others that large; they are compared digit by digit.
+			// Numbers of this size can't be distinguished here. They are compared digit by digit.
 			return slowNumber(neg), false
 		}
 	}
@@ -312,7 +312,7 @@ func slowNumber(neg bool) float64 {
 	return 1e300
 }
 
-// truncated is a number without its last digits, which order it no further.
+// truncated returns a number without its last digits, which do not change the prefix.
 func truncated(neg bool, m uint64, frac int) float64 {
 	f := float64(m) / powers[frac]
 	if neg {

@@ -12,10 +12,10 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// maxPieces bounds the files of one split.
+// maxPieces is the most files of one split.
 const maxPieces = 100000
 
-// splitter writes pieces into files.
+// splitter writes pieces to files.
 type splitter struct {
 	c              *tool.Call
 	prefix, extra  string
@@ -27,7 +27,8 @@ type splitter struct {
 	out            tool.File
 }
 
-// suffix is the n-th suffix. Without a fixed width it grows as GNU's: after yz comes zaaa.
+// suffix returns the n-th suffix. Without a fixed width it grows as in GNU's split: zaaa follows
+// yz.
 func (s *splitter) suffix(n int) (string, error) {
 	base, width := len(s.digits), s.width
 	prefix := ""
@@ -100,7 +101,7 @@ func (s *splitter) write(b []byte) error {
 	return err
 }
 
-// piece gives a whole piece to the filter's command.
+// piece passes a whole piece to the filter's command.
 func (s *splitter) piece(b []byte) error {
 	suffix, err := s.suffix(s.n)
 	if err != nil {
@@ -254,7 +255,7 @@ func split(c *tool.Call) int {
 	return 0
 }
 
-// pieces cuts data where size says.
+// pieces splits data into pieces of the sizes that size returns.
 func (s *splitter) pieces(data []byte, size func([]byte) int) error {
 	for len(data) > 0 {
 		n := size(data)
@@ -309,7 +310,7 @@ func (s *splitter) chunks(data []byte, spec string, end byte, widthGiven bool) e
 	case 'b':
 		size := len(data) / n
 		for i := range parts {
-			extra := len(data) % n // 9.1 gives the rest to the last
+			extra := len(data) % n // as in 9.1, the last piece gets the rest
 			if parts[i] = data[i*size : (i+1)*size]; i == n-1 {
 				parts[i] = data[i*size : (i+1)*size+extra]
 			}
@@ -401,7 +402,7 @@ func (s *csplitter) write(end int) error {
 	return err
 }
 
-// step handles one pattern once. any is false where a repeated one finds nothing more.
+// step handles one pattern once. any is false when a repeated pattern finds nothing more.
 func (s *csplitter) step(p string, repeat int) error {
 	if p[0] != '/' && p[0] != '%' {
 		n, err := atoi(p)
@@ -440,7 +441,7 @@ func (s *csplitter) step(p string, repeat int) error {
 	}
 	from := s.at
 	if s.at > 0 || repeat > 0 {
-		from++ // the line at which the last piece ended is not looked at again
+		from++ // the search skips the line at which the last piece ended
 	}
 	for i := from; i < len(s.lines); i++ {
 		if !s.c.Step(1 + len(s.lines[i])>>5) {
@@ -534,7 +535,7 @@ func csplit(c *tool.Call) int {
 	return 0
 }
 
-// checkNumbers refuses line numbers that go backwards, before anything is written.
+// checkNumbers refuses line numbers in descending order before it writes anything.
 func checkNumbers(c *tool.Call, patterns []string) bool {
 	last, lastText := 0, ""
 	for _, p := range patterns {

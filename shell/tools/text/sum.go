@@ -20,7 +20,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/text/usage"
 )
 
-// digests are the checksum programs: how the algorithm is called in the BSD form and how it is made.
+// digests are the checksum programs: the algorithm's name in the BSD format, and its constructor.
 var digests = map[string]struct {
 	tag  string
 	make func(bits int) hash.Hash
@@ -111,7 +111,7 @@ func (s *summer) run(f tool.Flags) int {
 	return c.Flush(w, status)
 }
 
-// sum reads in and returns its digest.
+// sum reads in to its end and returns the digest.
 func (s *summer) sum(in io.Reader) ([]byte, error) {
 	h := digests[s.algo].make(s.bits)
 	buf := make([]byte, 64<<10)
@@ -130,7 +130,8 @@ func (s *summer) sum(in io.Reader) ([]byte, error) {
 	}
 }
 
-// print prints a line of checksum and name. A name with a line end is escaped, and the line then begins with a backslash.
+// print prints a line with checksum and name. If a name contains a line end, it is escaped, and the
+// line begins with a backslash.
 func (s *summer) print(sum []byte, name string) {
 	end, shown := "\n", name
 	if s.zero {
@@ -158,7 +159,7 @@ func (s *summer) print(sum []byte, name string) {
 	fmt.Fprintf(s.w, "%s %s%s%s", text, mark, shown, end)
 }
 
-// parse takes a line of a checksum file apart.
+// parse parses a line of a checksum file.
 func (s *summer) parse(l string) (sum []byte, name string, ok bool) {
 	escaped := strings.HasPrefix(l, `\`)
 	l = strings.TrimPrefix(strings.TrimLeft(l, " \t"), `\`)

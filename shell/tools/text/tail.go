@@ -58,7 +58,7 @@ func tailOf(c *tool.Call, w io.Writer, in io.Reader, k count, end byte) error {
 	return tailStream(c, w, in, k, end)
 }
 
-// tailFile looks for the last lines from the end of a regular file.
+// tailFile searches for the last lines from the end of a regular file.
 func tailFile(c *tool.Call, w io.Writer, file tool.File, k count, end byte) (done bool, err error) {
 	info, err := file.Stat()
 	if err != nil || !info.Mode.IsRegular() {
@@ -80,13 +80,13 @@ func tailFile(c *tool.Call, w io.Writer, file tool.File, k count, end byte) (don
 	return true, copyAll(c, w, file)
 }
 
-// lastLineOf returns the offset at which the last n lines of a file begin.
+// lastLineOf returns the offset of the last n lines of a file.
 func lastLineOf(c *tool.Call, file tool.File, start, size, n int64, end byte) (int64, error) {
 	buf := make([]byte, 16<<10)
 	if n == 0 || size <= start {
 		return max(size, start), nil
 	}
-	n++ // the end of the line before is searched
+	n++ // search for the end of the line before them
 	for at := size; at > start; {
 		from := max(start, at-int64(len(buf)))
 		if _, err := file.Seek(from, io.SeekStart); err != nil {
@@ -115,7 +115,7 @@ func lastLineOf(c *tool.Call, file tool.File, start, size, n int64, end byte) (i
 	return start, nil
 }
 
-// fromLine copies from the n-th line or byte on.
+// fromLine copies everything from the n-th line or byte on.
 func fromLine(c *tool.Call, w io.Writer, in io.Reader, k count, end byte) error {
 	skip := max(k.n-1, 0)
 	buf := make([]byte, 64<<10)
@@ -151,7 +151,7 @@ func fromLine(c *tool.Call, w io.Writer, in io.Reader, k count, end byte) error 
 	return copyAll(c, w, in)
 }
 
-// tailStream keeps the last lines of what can't be sought.
+// tailStream stores the last lines of an input that can't seek.
 func tailStream(c *tool.Call, w io.Writer, in io.Reader, k count, end byte) error {
 	purse := usage.NewPurse(c)
 	defer purse.Free()
@@ -193,8 +193,8 @@ type followed struct {
 	pos  int64
 }
 
-// follow prints the ends of files and then what is added to them, until it is interrupted, the process of --pid has ended, or
-// no file is left.
+// follow prints the ends of files, and then all text that is added to them. It ends when it is
+// interrupted, when the process of --pid has ended, or when no file is left.
 func follow(c *tool.Call, f tool.Flags, k count, end byte, sec *section) int {
 	byName := f.Has('F')
 	for _, o := range f.All {
@@ -304,7 +304,7 @@ func (t *followed) close() {
 	}
 }
 
-// reopen finds the file that has the name now.
+// reopen opens the file that has the name now.
 func (t *followed) reopen(c *tool.Call, retry bool) {
 	i, err := c.FS().Stat(c.Abs(t.name))
 	switch {

@@ -1,8 +1,9 @@
-// Package text has programs for text in lines: head, sort, cut, tr, … and for bytes: od, base64, the checksums.
+// Package text has programs for text in lines: head, sort, cut, tr, … and for bytes: od, base64,
+// the checksums.
 //
-// Texts are bytes; where GNU's programs know characters (wc -m, expr length) these are UTF-8's. Every program works in one
-// pass with buffers of its own where it can; those that must have everything (sort, tac, shuf, …) pay for it and give it
-// back when they end.
+// Texts are bytes. Where GNU's programs count characters (wc -m, expr length), characters are
+// UTF-8. A program works in one pass with its own buffers if possible. A program that needs all
+// data (sort, tac, shuf, …) pays for the memory, and gives it back when it ends.
 package text
 
 import (

@@ -11,7 +11,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/text/usage"
 )
 
-// trItem is a piece of a set of tr.
+// trItem is a part of a set of tr.
 type trItem struct {
 	chars  []byte
 	class  string // of [:class:]
@@ -20,14 +20,14 @@ type trItem struct {
 	repeat bool   // [c*n]
 }
 
-// parseSet reads a set. what is its name in messages.
+// parseSet parses a set.
 func parseSet(s string) (out []trItem, err error) {
 	type char struct {
 		b       byte
 		escaped bool
 	}
 	var cs []char
-	const maxSet = 1 << 16 // of repeats; more than there are bytes changes nothing
+	const maxSet = 1 << 16 // limit on repeats; more than the number of bytes has no effect
 	total := 0
 	for i := 0; i < len(s); i++ {
 		if s[i] != '\\' || i+1 == len(s) {
@@ -140,7 +140,8 @@ func showChar(c byte) string {
 	return string(c)
 }
 
-// repeatCount reads the n of [c*n], which is octal after a zero. More than there are bytes is as good as any.
+// repeatCount reads the n of [c*n]. With a leading zero it is octal. Any count above the number of
+// bytes has the same effect.
 func repeatCount(s string) (int, bool) {
 	base := 10
 	if s[0] == '0' {
@@ -157,7 +158,7 @@ func repeatCount(s string) (int, bool) {
 	return n, true
 }
 
-// class lists the members of a character class, nil for an unknown one.
+// class returns the members of a character class, nil for an unknown one.
 func class(name string) []byte {
 	var in func(c byte) bool
 	between := func(c, a, b byte) bool { return c >= a && c <= b }
@@ -198,7 +199,7 @@ func class(name string) []byte {
 	return out
 }
 
-// members joins the items; fills are left out.
+// members joins the items, except fills.
 func members(items []trItem) []byte {
 	var out []byte
 	for _, it := range items {
@@ -219,7 +220,7 @@ func complementSet(set []byte) []byte {
 	return out
 }
 
-// trTable makes the table of a translation.
+// trTable makes the translation table.
 func trTable(first, second []trItem, comp, truncate bool) (table [256]byte, err error) {
 	for i := range table {
 		table[i] = byte(i)
@@ -277,7 +278,7 @@ func trTable(first, second []trItem, comp, truncate bool) (table [256]byte, err 
 	return table, nil
 }
 
-// aligned reports whether a case class begins at a place of the first set.
+// aligned reports whether a case class begins at position at of the first set.
 func aligned(first []trItem, at int) bool {
 	n := 0
 	for _, it := range first {
@@ -373,12 +374,12 @@ func tr(c *tool.Call) int {
 	return t.run(c)
 }
 
-// translator does the work of tr on blocks.
+// translator runs tr on blocks.
 type translator struct {
 	table          [256]byte
 	del, squeeze   [256]bool
 	dels, squeezes bool
-	last           int // byte that was written last, if it may be squeezed
+	last           int // the last written byte, if it may be squeezed
 }
 
 func (t *translator) run(c *tool.Call) int {
@@ -404,7 +405,7 @@ func (t *translator) run(c *tool.Call) int {
 	}
 }
 
-// block changes a block in its place.
+// block changes a block in place.
 func (t *translator) block(b []byte) []byte {
 	if !t.dels && !t.squeezes {
 		for i, c := range b {

@@ -115,7 +115,7 @@ func uniq(c *tool.Call) int {
 	return c.Flush(w, 0)
 }
 
-// key is the part of a line that is compared.
+// key returns the part of a line that is compared.
 func (u *uniqer) key(l []byte) []byte {
 	for range u.fields {
 		i := 0
@@ -174,7 +174,7 @@ func (u *uniqer) line(l []byte) error {
 	return u.put(l)
 }
 
-// again takes one more of a run.
+// again handles another line of a run.
 func (u *uniqer) again(l []byte) error {
 	switch {
 	case u.group != "":
@@ -199,7 +199,7 @@ func (u *uniqer) again(l []byte) error {
 	return nil
 }
 
-// finishRun prints what is printed once for a run.
+// finishRun prints the text that is printed once for each run.
 func (u *uniqer) finishRun() error {
 	if u.n == 0 || u.group != "" || u.all != "" {
 		return nil

@@ -73,7 +73,7 @@ func wc(c *tool.Call) int {
 	width := wcWidth(c, names, only, when)
 	w := c.Buffered()
 	var total counts
-	for _, name := range names { // a directory can be opened there, and has nothing
+	for _, name := range names { // a directory can be opened, and has no content
 		if i, err := c.FS().Stat(c.Abs(name)); err == nil && i.Mode.IsDir() && name != "-" && len(names) == 1 {
 			c.Errorf(1, "%s: Is a directory", name)
 			total.print(w, show, width, name)
@@ -101,7 +101,8 @@ func wc(c *tool.Call) int {
 	return c.Flush(w, status)
 }
 
-// wcWidth is how wide a number is printed: as wide as the sum of all sizes needs, or 7 where that can't be known before.
+// wcWidth returns the width of a number in the output: the width of the sum of all sizes, or 7 if
+// the sizes are not known in advance.
 func wcWidth(c *tool.Call, names []string, columns int, when string) int {
 	if when == "only" || columns == 1 && len(names) <= 1 {
 		return 1
@@ -155,7 +156,7 @@ func (k *counts) print(w io.Writer, show [5]bool, width int, name string) {
 	fmt.Fprintln(w, strings.Join(cols, " "))
 }
 
-// read counts all of in, and no more than is shown.
+// read counts the content of in. It counts only the columns that are shown.
 func (k *counter) read(c *tool.Call, in io.Reader, show [5]bool) error {
 	if show == [5]bool{3: true} {
 		if file, ok := in.(tool.File); ok {
@@ -195,10 +196,11 @@ func (k *counter) read(c *tool.Call, in io.Reader, show [5]bool) error {
 
 var newline = []byte{'\n'}
 
-// space tells the bytes that part words.
+// space says which bytes separate words.
 var space = [256]bool{' ': true, '\t': true, '\n': true, '\v': true, '\f': true, '\r': true}
 
-// fast counts lines and words. Words may be parted by white space beyond ASCII too, so what has any goes the slow way.
+// fast counts lines and words. White space beyond ASCII can separate words too, so it passes blocks
+// with other bytes to slow.
 func (k *counter) fast(b []byte) {
 	if len(k.rest) > 0 || !ascii(b) {
 		k.slow(b)
@@ -237,7 +239,7 @@ func ascii(b []byte) bool {
 	return true
 }
 
-// slow counts characters and columns as well. Bytes that are no UTF-8 are no characters.
+// slow also counts characters and columns. Bytes that are not UTF-8 do not count as characters.
 func (k *counter) slow(b []byte) {
 	if len(k.rest) > 0 {
 		b = append(k.rest, b...)
@@ -285,7 +287,8 @@ func (k *counter) slow(b []byte) {
 	}
 }
 
-// word counts a character that is part of a word; one that can't be printed neither begins nor ends any.
+// word counts a character that is part of a word. A character that can't be printed does not begin
+// or end a word.
 func (k *counter) word(printable bool) {
 	if printable && !k.inWord {
 		k.counts.words++

@@ -192,7 +192,7 @@ func (x *xxder) defaults() {
 	}
 }
 
-// begin skips what is to be skipped and dumps the rest.
+// begin skips the start that the options exclude, and dumps the rest.
 func (x *xxder) begin(in io.Reader) error {
 	if x.seek < 0 {
 		if s, ok := in.(io.Seeker); ok {
@@ -311,7 +311,7 @@ func (x *xxder) header(in io.Reader) error {
 	return nil
 }
 
-// dump is the usual form, and those of -b and -e.
+// dump writes the usual format, and the formats of -b and -e.
 func (x *xxder) dump(in io.Reader) error {
 	d := x.digits()
 	buf := make([]byte, x.cols)
@@ -396,7 +396,7 @@ func (x *xxder) dump(in io.Reader) error {
 		} else {
 			zeros = 0
 			if pending != "" {
-				// A single repeated line is printed as it is; of many the rest stays hidden.
+				// A single repeated line is printed. If there are more, they stay hidden.
 				pending = ""
 			}
 		}

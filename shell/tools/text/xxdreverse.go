@@ -17,7 +17,7 @@ func hexValue(c byte) int {
 	return -1
 }
 
-// restore is -r: it makes bytes of a dump. seek goes to an offset that was passed already.
+// restore is -r: it converts a dump to bytes. seek moves back to an earlier offset.
 func (x *xxder) restore(in io.Reader, seek func(at int64) error) error {
 	if x.plain {
 		return x.restorePlain(in)
@@ -121,7 +121,8 @@ func (x *xxder) zeros(n int64) error {
 	return nil
 }
 
-// restorePlain is -r -p: hexadecimal digits, whatever stands between them. A line ends at the first pair that is none.
+// restorePlain is -r -p: it reads hexadecimal digits and ignores text between them. A line ends at
+// the first pair that is not hexadecimal.
 func (x *xxder) restorePlain(in io.Reader) error {
 	br := bufio.NewReader(in)
 	high, skip := -1, false

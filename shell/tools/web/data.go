@@ -19,7 +19,7 @@ func (c *config) add(b []byte) {
 	c.hasData = true
 }
 
-// dataOf is the value of -d, which names a file after an @.
+// dataOf returns the value of -d. After an @ it is the name of a file.
 func (c *curl) dataOf(v string, strip bool) ([]byte, error) {
 	name, ok := strings.CutPrefix(v, "@")
 	if !ok {
@@ -56,7 +56,8 @@ func (c *curl) addEncoded(v string) error {
 	return err
 }
 
-// encoded is the value of --data-urlencode: content, =content, name=content, @file or name@file.
+// encoded returns the value of --data-urlencode: content, =content, name=content, @file or
+// name@file.
 func (c *curl) encoded(v string) ([]byte, error) {
 	i := strings.IndexAny(v, "=@")
 	if i < 0 {
@@ -76,7 +77,7 @@ func (c *curl) encoded(v string) ([]byte, error) {
 	return []byte(name + escape(rest)), nil
 }
 
-// escape is percent-encoding of everything but letters, digits and -._~.
+// escape percent-encodes everything except letters, digits and -._~.
 func escape(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -92,7 +93,7 @@ func escape(s string) string {
 	return b.String()
 }
 
-// multipart is the body of -F and its type.
+// multipart returns the body of -F and its content type.
 func (c *curl) multipart(fields []string) ([]byte, string, error) {
 	mark := make([]byte, 8)
 	c.Random(mark)
@@ -164,7 +165,7 @@ func quoteField(s string) string {
 	return strings.NewReplacer(`"`, "%22", "\r", "%0D", "\n", "%0A").Replace(s)
 }
 
-// typeOf guesses a type from a name.
+// typeOf guesses a content type from a file name.
 func typeOf(name string) string {
 	switch strings.ToLower(path.Ext(name)) {
 	case ".txt", ".text":
@@ -189,7 +190,7 @@ func typeOf(name string) string {
 	return "application/octet-stream"
 }
 
-// paidReader pays for what goes through it.
+// paidReader pays for the bytes that are read through it.
 type paidReader struct {
 	c *tool.Call
 	r io.Reader

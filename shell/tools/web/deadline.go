@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// closing ends a deadline with the body that it is for.
+// closing ends a deadline when the body that it applies to is closed.
 type closing struct {
 	io.ReadCloser
 	cancel context.CancelFunc
@@ -17,7 +17,7 @@ func (c *closing) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// deadline is the context of one request.
+// deadline returns the context of one request.
 func (w *wget) deadline() (context.Context, context.CancelFunc) {
 	if w.timeout == 0 {
 		return context.WithCancel(w.Ctx)

@@ -48,10 +48,10 @@ func fail(code int, format string, args ...any) *failure {
 	return &failure{code, fmt.Sprintf(format, args...)}
 }
 
-// noWay is what happens on a machine without a network.
+// noWay is the error message on a machine without a network.
 const noWay = "this machine has no way out: the sandbox has no network"
 
-// reason tells which failure an error of a request is.
+// reason returns the failure for an error of a request.
 func reason(err error, host, port string) *failure {
 	var f *failure
 	var denied *tool.Denied

@@ -7,13 +7,13 @@ import (
 
 const maxGlob = 100_000 // URLs that one pattern makes
 
-// part is a piece of a URL with braces and brackets: the texts that can stand there.
+// part is a piece of a URL with braces and brackets. It has the possible texts of the piece.
 type part struct {
 	texts []string
 	set   bool // counts for #1, #2, …
 }
 
-// expanded is a URL and what its sets became.
+// expanded is a URL, with the values that its sets have in it.
 type expanded struct {
 	url  string
 	vals []string
@@ -109,7 +109,7 @@ func globParts(s string) (parts []part, err error) {
 	return parts, nil
 }
 
-// span is the inside of brackets: 1-10, 001-100, a-z, each with :step.
+// span expands the inside of brackets: 1-10, 001-100, a-z, each with an optional :step.
 func span(s string) (out []string, ok bool) {
 	step := 1
 	if a, b, has := strings.Cut(s, ":"); has {

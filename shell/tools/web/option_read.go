@@ -104,7 +104,7 @@ func (c *curl) apply(o option, a, value string) error {
 	return err
 }
 
-// readConfig is -K: one option on a line.
+// readConfig is -K: it reads a file with one option on each line.
 func (c *curl) readConfig(name string) error {
 	if c.depth++; c.depth > 10 {
 		return fail(errUsage, "config files are nested too deeply")
@@ -164,7 +164,7 @@ func unquote(s string) string {
 	return b.String()
 }
 
-// setWriteOut is -w, whose text may be in a file.
+// setWriteOut is -w. Its text may be in a file.
 func (c *curl) setWriteOut(v string) error {
 	if name, ok := strings.CutPrefix(v, "@"); ok {
 		b, err := c.file(name)

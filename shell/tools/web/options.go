@@ -11,13 +11,13 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// output is where one URL's body goes.
+// output is the destination of one URL's body.
 type output struct {
 	name   string
 	remote bool // -O
 }
 
-// config is what the options of one group say; --next begins another.
+// config has the options of one group. --next begins another group.
 type config struct {
 	urls    []string
 	outputs []output
@@ -69,7 +69,7 @@ type config struct {
 
 func newConfig() *config { return &config{maxRedir: 50, keep: map[int]bool{}} }
 
-// option is what an option does with its argument.
+// option is an option and the function that applies its argument.
 type option struct {
 	long  string
 	short byte
@@ -115,7 +115,7 @@ func number(p func(c *config) *int) func(c *curl, v string) error {
 
 const noProxy = "there is no proxy: every request takes the sandbox's own way out"
 
-// table is the options. It is made once, and late, because its functions refer to it.
+// table returns the options. It is made once, at its first use, because its functions refer to it.
 var table func() []option
 
 func init() { table = sync.OnceValue(options) }

@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// target finds out which file the body goes to, and from where on.
+// target finds the file for the body, and the position to continue from.
 func (t *transfer) target() error {
 	t.name, t.resume = t.out.name, 0
 	for i, v := range t.vals {
@@ -45,7 +45,7 @@ func (t *transfer) target() error {
 	return nil
 }
 
-// headText is the head of an answer as it is shown.
+// headText returns the head of an answer as it is printed.
 func headText(r *tool.Response) string {
 	var b strings.Builder
 	proto := r.Proto
@@ -78,7 +78,7 @@ func names(h map[string][]string) []string {
 	return out
 }
 
-// showRequest is the request for -v.
+// showRequest prints the request for -v.
 func (t *transfer) showRequest(r *tool.Request) {
 	if !t.cfg.verbose {
 		return
@@ -100,7 +100,7 @@ func (t *transfer) showRequest(r *tool.Request) {
 	fmt.Fprint(t.c.Err, "> \n")
 }
 
-// showHeaders writes the head of an answer where the options want it.
+// showHeaders writes the head of an answer to the places that the options name.
 func (t *transfer) showHeaders(r *tool.Response) error {
 	text := headText(r)
 	t.heads += len(text)
@@ -135,7 +135,7 @@ func (t *transfer) showHeaders(r *tool.Response) error {
 	return nil
 }
 
-// receive takes the last answer.
+// receive handles the last answer.
 func (t *transfer) receive(resp *tool.Response) error {
 	if err := t.showHeaders(resp); err != nil {
 		return err
@@ -176,7 +176,7 @@ func (t *transfer) receive(resp *tool.Response) error {
 	return nil
 }
 
-// suggested is the name that Content-Disposition gives, without any directory.
+// suggested returns the name in Content-Disposition, without any directory.
 func suggested(v string) string {
 	for _, p := range strings.Split(v, ";") {
 		key, val, _ := strings.Cut(strings.TrimSpace(p), "=")
@@ -259,7 +259,7 @@ func (t *transfer) copy(body io.Reader) error {
 	}
 }
 
-// progress is the table that curl draws when nobody looks at the body.
+// progress prints the table that curl shows when the body does not go to the terminal.
 func (t *transfer) progress() {
 	_, _, tty := t.c.Terminal(1)
 	if t.cfg.silent || t.cfg.noProgress || t.name == "" && tty {

@@ -28,7 +28,7 @@ func first(h map[string][]string, name string) string {
 	return ""
 }
 
-// parseURL reads a URL as a user writes it.
+// parseURL reads a URL in the form that users type.
 func parseURL(raw string) (*url.URL, error) {
 	if raw == "" {
 		return nil, fail(errURL, "URL using bad/illegal format or missing URL")
@@ -45,7 +45,7 @@ func parseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// prepare makes the request of the options.
+// prepare makes the request from the options.
 func (t *transfer) prepare() error {
 	u, err := parseURL(t.raw)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// transfer is one URL's way from request to output.
+// transfer is the work for one URL, from request to output.
 type transfer struct {
 	c       *curl
 	cfg     *config
@@ -37,14 +37,14 @@ type transfer struct {
 	n       int64 // bytes of the body
 	heads   int   // bytes of headers
 	hops    int
-	next    string // where a redirect led that was not followed
+	next    string // the target of a redirect that was not followed
 	name    string // of the file written
 	resume  int64
 	origin  string // host that credentials are for
 	err     *failure
 }
 
-// group does the transfers of one group of options.
+// group runs the transfers of one group of options.
 func (c *curl) group() int {
 	cfg := c.config
 	if len(cfg.urls) == 0 {
@@ -112,14 +112,14 @@ func (c *curl) save(name string) {
 	_ = f.Close()
 }
 
-// say writes a message, unless it is to be silent.
+// say writes a message, except in silent mode.
 func (c *curl) say(cfg *config, f *failure) {
 	if (!cfg.silent || cfg.showError) && f.text != "" {
 		fmt.Fprintf(c.Err, "curl: (%d) %s\n", f.code, f.text)
 	}
 }
 
-// run does the transfer, as often as --retry says.
+// run runs the transfer, and repeats it as --retry says.
 func (t *transfer) run() int {
 	delay := time.Second
 	begin := t.c.Now()
@@ -183,7 +183,7 @@ func (t *transfer) problem() string {
 	return "HTTP error"
 }
 
-// again reports whether what went wrong may be over soon.
+// again reports whether the failure may be temporary.
 func (t *transfer) again() bool {
 	if t.err != nil && t.err.code != errReturned {
 		return t.err.code == errTimeout || t.cfg.retryAll || t.cfg.retryRefused && t.err.code == errConnect && !strings.Contains(t.err.text, "policy")
@@ -194,7 +194,7 @@ func (t *transfer) again() bool {
 	return slices.Contains([]int{408, 429, 500, 502, 503, 504}, t.resp.Status) || t.cfg.retryAll && t.err != nil
 }
 
-// once does the transfer: the hops, and the body of the last one.
+// once runs the transfer once: all hops, and the body of the last one.
 func (t *transfer) once() error {
 	t.hops, t.n, t.heads, t.resp, t.next = 0, 0, 0, nil, ""
 	if err := t.prepare(); err != nil {
@@ -262,7 +262,7 @@ func (t *transfer) once() error {
 	}
 }
 
-// send sends a request; --connect-timeout holds until the answer begins.
+// send sends a request. --connect-timeout applies until the answer begins.
 func (t *transfer) send(ctx context.Context, way tool.HTTP, req *tool.Request) (*tool.Response, error) {
 	if t.cfg.connectTime == 0 {
 		return way.Do(ctx, req)
@@ -280,14 +280,14 @@ func (t *transfer) send(ctx context.Context, way tool.HTTP, req *tool.Request) (
 	return resp, err
 }
 
-// bare is a URL without its user and fragment.
+// bare returns a URL without its user and fragment.
 func bare(u *url.URL) string {
 	v := *u
 	v.User, v.Fragment, v.RawFragment = nil, "", ""
 	return v.String()
 }
 
-// redirect returns where an answer leads, nil for nowhere.
+// redirect returns the target of a redirect, or nil for other answers.
 func (t *transfer) redirect(resp *tool.Response) (*url.URL, error) {
 	if resp.Status < 300 || resp.Status > 399 || resp.Status == 304 {
 		return nil, nil
@@ -352,7 +352,7 @@ func (t *transfer) local() error {
 	return t.copy(f)
 }
 
-// decoded undoes the encoding of a body that was asked for.
+// decoded decodes a body whose encoding the request has asked for.
 func (t *transfer) decoded(resp *tool.Response) (io.Reader, error) {
 	body := &paidReader{c: t.c.Call, r: resp.Body}
 	if !t.cfg.compressed {

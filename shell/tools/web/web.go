@@ -1,7 +1,7 @@
 // Package web has curl and wget.
 //
-// They have no socket: each request, and each hop of a redirect, goes to tool.HTTP, which judges it by the sandbox's policy.
-// Credentials, and headers that carry them, are not sent on to another host.
+// They have no socket. Each request, and each hop of a redirect, goes to tool.HTTP, which judges it
+// by the sandbox's policy. Credentials, and headers with credentials, are not sent to another host.
 package web
 
 import "github.com/carrel-dev/carrel/shell/tool"

@@ -21,7 +21,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// judge is a way out with a policy: hosts that begin with "denied" are refused.
+// judge is a tool.HTTP with a policy: it refuses hosts that begin with "denied".
 type judge struct{ tool.HTTP }
 
 // Do implements tool.HTTP.
@@ -32,7 +32,7 @@ func (j judge) Do(ctx context.Context, r *tool.Request) (*tool.Response, error) 
 	return j.HTTP.Do(ctx, r)
 }
 
-// run runs a script on a machine of its own and returns what it wrote and its status.
+// run runs a script on a new machine, and returns its output and its status.
 func run(t *testing.T, way tool.HTTP, script string) (out, errs string, status int) {
 	t.Helper()
 	disk := vfs.New(vfs.Options{Quota: 64 << 20})
@@ -56,7 +56,7 @@ func run(t *testing.T, way tool.HTTP, script string) (out, errs string, status i
 	return string(b), errs, p.Wait().Code
 }
 
-// world is a server with an answer for each test.
+// world is a server with answers for all tests.
 func world(t *testing.T) (base string, way tool.HTTP) {
 	t.Helper()
 	var tries atomic.Int32

@@ -55,7 +55,7 @@ type wget struct {
 // runWget is wget.
 func runWget(c *tool.Call) int {
 	args := slices.Clone(c.Args)
-	for i, a := range args { // two letters that belong together
+	for i, a := range args { // options of two letters
 		switch a {
 		case "-nv":
 			args[i] = "--no-verbose"
@@ -201,7 +201,7 @@ func (w *wget) option(o tool.Flag, urls *[]string) (status int, done bool) {
 	return status, done
 }
 
-// log writes what is going on, unless it is to be quiet.
+// log writes a message about the progress, except in quiet mode.
 func (w *wget) log(format string, args ...any) {
 	if !w.quiet && !w.less {
 		fmt.Fprintf(w.Err, format, args...)
@@ -289,7 +289,7 @@ func (w *wget) get(raw string) int {
 	}
 }
 
-// send sends one request, as often as it is to be tried.
+// send sends one request, and repeats it as --tries says.
 func (w *wget) send(way tool.HTTP, u *url.URL, method string, body bool, origin, name string) (*tool.Response, int64, int) {
 	h := map[string][]string{"User-Agent": {w.agent}, "Accept": {"*/*"}, "Accept-Encoding": {"identity"}}
 	own := u.Host == origin

@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// name is the file that a URL is saved as.
+// name returns the file name under which a URL is saved.
 func (w *wget) name(u *url.URL) string {
 	name := path.Base(u.Path)
 	if name == "/" || name == "." || strings.HasSuffix(u.Path, "/") {

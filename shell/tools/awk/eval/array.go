@@ -10,18 +10,19 @@ type cell struct {
 	live bool   // false when it was deleted
 }
 
-// array is an associative array that remembers in which order its elements came.
+// array is an associative array that remembers the order in which its elements were added.
 type array struct {
 	index map[string]*cell
-	order []*cell // with those that were deleted, until there are too many
+	order []*cell // includes deleted elements, until there are too many
 	dead  int
-	free  []*cell // to be used again; none of them is in order
+	free  []*cell // for reuse; none of them is in order
 	slab  []cell  // room for new ones
-	held  int64   // what was paid for it, without the arrays in it
+	held  int64   // the memory charged for it, without the arrays in it
 	name  string  // for messages
 }
 
-// cellCost is about what an element takes beside its texts, and arrayCost what an empty array takes.
+// cellCost is the approximate memory of an element, besides its texts. arrayCost is that of an
+// empty array.
 const (
 	cellCost  = 160
 	arrayCost = 200
@@ -35,10 +36,11 @@ func (m *machine) newArray(name string) *array {
 
 func (a *array) len() int { return len(a.order) - a.dead }
 
-// get returns an element, nil if there is none.
+// get returns an element, or nil if there is none.
 func (a *array) get(key string) *cell { return a.index[key] }
 
-// element returns an element, which it makes if there is none. part says that key lies in a buffer.
+// element returns an element, and makes it if it is missing. part says that key is in a buffer that
+// will be reused.
 func (m *machine) element(a *array, key string, part bool) *cell {
 	if c := a.index[key]; c != nil {
 		return c
@@ -46,7 +48,7 @@ func (m *machine) element(a *array, key string, part bool) *cell {
 	return m.newElement(a, key, part)
 }
 
-// newElement makes an element that there is none of.
+// newElement makes an element that does not exist yet.
 func (m *machine) newElement(a *array, key string, part bool) *cell {
 	if part {
 		key = strings.Clone(key)
@@ -70,13 +72,13 @@ func (m *machine) newElement(a *array, key string, part bool) *cell {
 	return c
 }
 
-// charge pays for something that the array holds.
+// charge pays for memory that the array holds.
 func (a *array) charge(m *machine, n int64) {
 	a.held += n
 	m.owe(n)
 }
 
-// store puts a kept value in an element.
+// store puts a value into an element. The value comes from keep.
 func (a *array) store(m *machine, c *cell, v value) {
 	if n := len(v.s) - len(c.v.s); n != 0 {
 		a.charge(m, int64(n))
@@ -84,7 +86,7 @@ func (a *array) store(m *machine, c *cell, v value) {
 	c.v = v
 }
 
-// setElement stores a kept value by its subscript.
+// setElement stores a value by its subscript. The value comes from keep.
 func (m *machine) setElement(a *array, key string, v value) {
 	a.store(m, m.element(a, key, false), v)
 }
@@ -106,7 +108,7 @@ func (m *machine) remove(a *array, key string) {
 	}
 }
 
-// compact takes deleted elements out of the order.
+// compact removes deleted elements from order.
 func (a *array) compact() {
 	live := a.order[:0]
 	for _, c := range a.order {
@@ -120,8 +122,8 @@ func (a *array) compact() {
 	a.order, a.dead = live, 0
 }
 
-// bigArray is the number of elements from which clearing begins with a new map: one that was large
-// is slow to clear, and keeps its room.
+// bigArray is the number of elements from which clearing makes a new map. A map that was large is
+// slow to clear and keeps its memory.
 const bigArray = 1024
 
 // clearArray deletes all elements.
@@ -145,7 +147,7 @@ func (m *machine) clearArray(a *array) {
 	a.charge(m, arrayCost-a.held)
 }
 
-// release gives back what an array that nobody reaches any more was paid for.
+// release gives back the memory charged for an array that is no longer reachable.
 func (m *machine) release(a *array) {
 	for todo := []*array{a}; len(todo) > 0; {
 		a, todo = todo[len(todo)-1], todo[:len(todo)-1]
@@ -159,7 +161,7 @@ func (m *machine) release(a *array) {
 	}
 }
 
-// subArray returns the array that an element is, and makes it one if it was never used.
+// subArray returns the array in an element. An element that was never used becomes an array.
 func (m *machine) subArray(a *array, c *cell) *array {
 	if c.sub == nil {
 		if c.v.k != kindUnset {
@@ -173,7 +175,7 @@ func (m *machine) subArray(a *array, c *cell) *array {
 	return c.sub
 }
 
-// maxArrayName is how long the name of an array in messages may get.
+// maxArrayName is the longest name of an array in messages.
 const maxArrayName = 200
 
 // scalar returns the value of an element.
@@ -190,8 +192,8 @@ type variable struct {
 	arr *array
 }
 
-// local is a parameter. One that was given nothing, or a variable that is unset, is tied to where it
-// came from: when it is used as an array, so is that.
+// local is a parameter. A parameter without an argument, or whose argument is an unset variable,
+// remembers its origin. When it is used as an array, its origin becomes the same array.
 type local struct {
 	variable
 	up     *local    // the caller's parameter

@@ -1,21 +1,21 @@
 package eval
 
-// bounds of what programs may do.
+// limits on programs.
 const (
 	maxText   = 64 << 20 // length of a string or a record
 	maxFields = 16 << 20
-	// maxStack is about how many bytes of the goroutine's stack calls may take.
+	// maxStack is the approximate limit on the goroutine's stack for calls, in bytes.
 	maxStack = 192 << 20
-	// stepBatch is how many steps are paid for at a time.
+	// stepBatch is the number of steps that are paid for at once.
 	stepBatch = 128
-	// oweBatch is how many bytes are paid for at a time.
+	// oweBatch is the number of bytes that are paid for at once.
 	oweBatch = 32 << 10
-	// bigText is the length from which texts are paid for by length, and those in variables are
-	// charged: shorter ones are bounded by the number of variables.
+	// bigText is the length from which a text is paid for by its length, and charged while a
+	// variable holds it. The number of variables limits shorter texts.
 	bigText = 512
 )
 
-// step pays for work: n is about 100 ns each.
+// step pays for n units of work. A unit is about 100 ns.
 func (m *machine) step(n int) {
 	if m.steps += n; m.steps >= stepBatch {
 		m.payStep()
@@ -30,7 +30,7 @@ func (m *machine) payStep() {
 	}
 }
 
-// owe pays for memory that is kept; a negative n gives back.
+// owe pays for n bytes of memory. A negative n gives bytes back.
 func (m *machine) owe(n int64) {
 	if m.debt += n; m.debt > oweBatch || m.debt < -oweBatch {
 		m.settle()
@@ -45,8 +45,8 @@ func (m *machine) settle() {
 	}
 }
 
-// room is asked before a text of n bytes is made. Long ones are paid for until the statement or the
-// loop around it goes on: see relax.
+// room is called before a text of n bytes is made. Long texts are paid for until the current
+// statement, or the loop around it, continues: see relax.
 func (m *machine) room(n int) {
 	if n < bigText {
 		return
@@ -61,7 +61,7 @@ func (m *machine) room(n int) {
 	}
 }
 
-// relax gives back what texts in between were paid for, those of the callers apart.
+// relax gives back the memory charged for intermediate texts, except those of the callers.
 func (m *machine) relax() {
 	if m.scratch > m.scratchBase {
 		m.owe(m.scratchBase - m.scratch)
@@ -69,7 +69,7 @@ func (m *machine) relax() {
 	}
 }
 
-// charge is what a text in a variable is paid for.
+// charge returns the memory charged for a text in a variable.
 func charge(s string) int64 {
 	if len(s) < bigText {
 		return 0

@@ -8,10 +8,10 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/awk/syntax"
 )
 
-// builder compiles a call of a function of the language.
+// builder compiles a call of a built-in function.
 type builder func(c *compiler, x *syntax.CallBuiltin) code
 
-// builders are the functions of the language.
+// builders are the built-in functions of the language.
 var builders map[string]builder
 
 func init() {
@@ -39,12 +39,12 @@ func init() {
 	}
 }
 
-// builtin compiles a call of a function of the language.
+// builtin compiles a call of a built-in function.
 func (c *compiler) builtin(x *syntax.CallBuiltin) code {
 	return builders[x.Builtin.Name](c, x)
 }
 
-// mapNum is a function of one number.
+// mapNum makes a built-in from a function of one number.
 func mapNum(f func(float64) float64) builder {
 	return func(c *compiler, x *syntax.CallBuiltin) code {
 		arg := c.expr(x.Args[0]).num
@@ -225,7 +225,7 @@ func (c *compiler) strtonum(x *syntax.CallBuiltin) code {
 	})
 }
 
-// anyBase is the number that a text begins with: 0x1F, 017 or a decimal.
+// anyBase returns the number at the start of a text: 0x1F, 017 or a decimal.
 func anyBase(s string) float64 {
 	i := 0
 	for i < len(s) && isBlank(s[i]) {
@@ -271,7 +271,7 @@ func digitValue(c byte) int {
 	return -1
 }
 
-// bits is a function that joins the bits of two and more numbers.
+// bits makes a built-in that combines the bits of two or more numbers.
 func bits(name string, join func(x, y uint64) uint64) builder {
 	return func(c *compiler, x *syntax.CallBuiltin) code {
 		args := c.exprs(x.Args)
@@ -296,7 +296,7 @@ func bits(name string, join func(x, y uint64) uint64) builder {
 	}
 }
 
-// whole is a number as bits; one that is too large has them all.
+// whole converts a number to bits. A number that is too large gets all bits.
 func whole(n float64) uint64 {
 	switch {
 	case !(n >= 1):
@@ -307,14 +307,14 @@ func whole(n float64) uint64 {
 	return uint64(n)
 }
 
-// fromBits makes bits a number. One with more bits than numbers have loses those at the top, so that
-// the others are right.
+// fromBits converts bits to a number. If there are more bits than a float64 can hold, it drops the
+// highest, so that the others are exact.
 func fromBits(v uint64) float64 {
 	const exact = 53
 	if v < 1<<exact {
 		return float64(v)
 	}
-	// Zeros at the end need no room.
+	// Zeros at the end take no bits of the fraction.
 	zeros := 0
 	for v>>zeros&1 == 0 {
 		zeros++

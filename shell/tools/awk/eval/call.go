@@ -10,11 +10,11 @@ type function struct {
 	name   string
 	params []string
 	body   action
-	cost   int // estimated bytes of the goroutine's stack for a call
+	cost   int // estimated bytes of goroutine stack for one call
 }
 
-// localStack has the parameters of all calls, in segments that never move: parameters point to each
-// other.
+// localStack holds the parameters of all calls. Its segments never move, because parameters have
+// pointers to each other.
 type localStack struct {
 	segments [][]local
 	segment  int // in use
@@ -23,7 +23,7 @@ type localStack struct {
 
 const segmentSize = 256
 
-// take returns room for n parameters, and what gives it back.
+// take returns room for n parameters, and the values that cut needs to free it.
 func (s *localStack) take(m *machine, n int) (room []local, segment, top int) {
 	segment, top = s.segment, s.top
 	for s.segment < len(s.segments) && s.top+n > len(s.segments[s.segment]) {
@@ -40,7 +40,7 @@ func (s *localStack) take(m *machine, n int) (room []local, segment, top int) {
 	return room, segment, top
 }
 
-// cut drops the parameters of calls that were left.
+// cut drops the parameters of calls that have ended.
 func (s *localStack) cut(m *machine, segment, top int) {
 	for i := segment; i <= s.segment && i < len(s.segments); i++ {
 		from, to := 0, len(s.segments[i])
@@ -52,10 +52,10 @@ func (s *localStack) cut(m *machine, segment, top int) {
 	s.segment, s.top = segment, top
 }
 
-// argument is how a value is passed.
+// argument passes a value to a parameter.
 type argument func(m *machine, to *local)
 
-// argument compiles one. A bare name may be an array, or may become one in the function.
+// argument compiles one argument. A bare name may be an array, or may become one in the function.
 func (c *compiler) argument(x syntax.Expr) argument {
 	switch x := x.(type) {
 	case *syntax.Name:
@@ -122,7 +122,7 @@ func (c *compiler) elementArgument(x *syntax.Index) argument {
 	}
 }
 
-// call compiles a call of a function of the program.
+// call compiles a call of a function that the program defines.
 func (c *compiler) call(x *syntax.Call) code {
 	f := c.m.funcs[x.Func]
 	args := c.arguments(x.Args)
@@ -170,7 +170,7 @@ func (m *machine) invoke(f *function, args []argument) value {
 	return v
 }
 
-// dropLocals gives back what parameters held.
+// dropLocals gives back the memory of parameters.
 func (m *machine) dropLocals(room []local) {
 	for i := range room {
 		l := &room[i]

@@ -1,7 +1,7 @@
 package eval
 
-// code is a compiled expression, in the forms in which its result may be wanted. All four do the
-// same work.
+// code is a compiled expression. It has four functions, one for each form of the result that may be
+// needed. All four do the same work.
 type code struct {
 	val  func(m *machine) value
 	num  func(m *machine) float64
@@ -11,7 +11,7 @@ type code struct {
 	isNum, isStr bool
 }
 
-// ofNum makes code of what gives numbers.
+// ofNum makes code from a function that returns numbers.
 func ofNum(num func(m *machine) float64) code {
 	return code{num: num, isNum: true,
 		val:  func(m *machine) value { return value{n: num(m), k: kindNumber} },
@@ -19,7 +19,7 @@ func ofNum(num func(m *machine) float64) code {
 		cond: func(m *machine) bool { return num(m) != 0 }}
 }
 
-// ofStr makes code of what gives strings.
+// ofStr makes code from a function that returns strings.
 func ofStr(str func(m *machine) string) code {
 	return code{str: str, isStr: true,
 		val:  func(m *machine) value { return value{s: str(m), k: kindString} },
@@ -27,7 +27,7 @@ func ofStr(str func(m *machine) string) code {
 		cond: func(m *machine) bool { return str(m) != "" }}
 }
 
-// ofVal makes code of what gives anything.
+// ofVal makes code from a function that returns any value.
 func ofVal(val func(m *machine) value) code {
 	return code{val: val,
 		num: func(m *machine) float64 { return val(m).num() },
@@ -41,7 +41,7 @@ func ofVal(val func(m *machine) value) code {
 		cond: func(m *machine) bool { return val(m).truth() }}
 }
 
-// ofCond makes code of what gives 1 or 0.
+// ofCond makes code from a function that returns a truth value. As a number it is 1 or 0.
 func ofCond(cond func(m *machine) bool) code {
 	return code{cond: cond, isNum: true,
 		val: func(m *machine) value { return boolean(cond(m)) },

@@ -8,7 +8,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/awk/syntax"
 )
 
-// numbered is the subscript of a place in a list.
+// numbered returns the subscript of a position in a list.
 func numbered(i int) string {
 	if i >= 0 && i < smallIntCount {
 		return smallInts()[i]
@@ -21,7 +21,7 @@ func (m *machine) put(a *array, i int, v value) {
 	m.setElement(a, numbered(i), m.keep(v))
 }
 
-// arrays compiles arguments that are arrays; nil for those that are not there.
+// arrays compiles an argument that is an array. It returns nil for a missing argument.
 func (c *compiler) arrays(args []syntax.Expr, at int) func(m *machine) *array {
 	if len(args) <= at {
 		return func(*machine) *array { return nil }
@@ -29,7 +29,7 @@ func (c *compiler) arrays(args []syntax.Expr, at int) func(m *machine) *array {
 	return c.mustArray(args[at])
 }
 
-// mustArray compiles an argument that has to be an array.
+// mustArray compiles an argument that must be an array.
 func (c *compiler) mustArray(x syntax.Expr) func(m *machine) *array {
 	x = ungroup(x)
 	switch x.(type) {
@@ -72,7 +72,7 @@ func (c *compiler) split(x *syntax.CallBuiltin) code {
 	})
 }
 
-// separator compiles the third argument of split: an expression, or a text as FS has it.
+// separator compiles the third argument of split, which is an expression or a text as for FS.
 func (c *compiler) separator(x syntax.Expr) func(m *machine) separator {
 	if re, ok := ungroup(x).(*syntax.Regex); ok {
 		var sep separator = byExpression{c.constantPattern(re)}
@@ -94,8 +94,8 @@ func (c *compiler) separator(x syntax.Expr) func(m *machine) separator {
 	}
 }
 
-// splitInto puts the fields of a text in an array, and what was between them in another, which may
-// be nil.
+// splitInto puts the fields of a text into an array, and the texts between them into another, which
+// may be nil.
 func (m *machine) splitInto(s string, sep separator, a, gaps *array) int {
 	m.clearArray(a)
 	if gaps != nil {
@@ -201,7 +201,7 @@ func (c *compiler) matchCall(x *syntax.CallBuiltin) code {
 	})
 }
 
-// putGroups stores a match and its groups, with their places.
+// putGroups stores a match and its groups with their positions.
 func (m *machine) putGroups(a *array, re *regex.Regexp, s string) {
 	loc := re.FindSubmatchIndex(bytesOf(s), 0)
 	m.checkRegex(re)
@@ -242,7 +242,7 @@ func (c *compiler) asort(x *syntax.CallBuiltin) code {
 	})
 }
 
-// sortInto puts the elements of an array, or its subscripts, in order into an array.
+// sortInto sorts the elements of an array, or its subscripts, and stores them in an array.
 func (m *machine) sortInto(from, to *array, by byFunc, keys bool) int {
 	list := m.sorted(from, by)
 	out := make([]cell, len(list))
@@ -272,10 +272,10 @@ func (m *machine) sortInto(from, to *array, by byFunc, keys bool) int {
 	return len(list)
 }
 
-// maxCopyDepth is how deep arrays in arrays may nest to be copied.
+// maxCopyDepth is the deepest nesting of arrays that can be copied.
 const maxCopyDepth = 1000
 
-// copyArray copies an array with those in it.
+// copyArray copies an array and the arrays in it.
 func (m *machine) copyArray(a *array, depth int) *array {
 	if depth > maxCopyDepth {
 		m.fatal("arrays are nested too deeply")

@@ -5,16 +5,16 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/awk/syntax"
 )
 
-// compiler makes closures of a program. Global variables are places in the machine's list, which
-// never moves, so that closures hold pointers to them.
+// compiler makes closures from a program. Global variables are elements of the machine's list. The
+// list never moves, so closures hold pointers to its elements.
 type compiler struct {
 	m     *machine
-	fn    *syntax.Func // that is compiled, for the names of its parameters
-	depth int          // of the tree where the compiler is
-	most  int          // greatest depth since it was reset
+	fn    *syntax.Func // the function being compiled, for its parameters' names
+	depth int          // current depth in the tree
+	most  int          // greatest depth since the last reset
 }
 
-// frameCost is about how much of the goroutine's stack one level of the tree takes when it runs.
+// frameCost is the approximate goroutine stack that one level of the tree needs at run time.
 const frameCost = 256
 
 // compile compiles the whole program.
@@ -58,7 +58,7 @@ func (c *compiler) rulePattern(x syntax.Expr, pos syntax.Pos) func(m *machine) b
 	}
 }
 
-// enter goes one level down in the tree; the result goes up again.
+// enter goes one level down in the tree. The returned function goes up again.
 func (c *compiler) enter() func() {
 	c.depth++
 	c.most = max(c.most, c.depth)
@@ -118,7 +118,7 @@ func (c *compiler) expr(x syntax.Expr) code {
 	panic("awk: an expression that the compiler does not know")
 }
 
-// constant is code of a value that is known.
+// constant returns code for a known value.
 func constant(v value) code {
 	n, truth := v.num(), v.truth()
 	s := v.s
@@ -133,7 +133,7 @@ func constant(v value) code {
 	return c
 }
 
-// regexExpr compiles an expression that stands alone: it is matched with the record.
+// regexExpr compiles a regular expression that stands alone. It is matched with the record.
 func (c *compiler) regexExpr(x *syntax.Regex) code {
 	if x.Strong {
 		return constant(value{s: x.Source, k: kindRegex})
@@ -142,7 +142,7 @@ func (c *compiler) regexExpr(x *syntax.Regex) code {
 	return ofCond(func(m *machine) bool { return m.matches(p.get(m), m.field(0).s) })
 }
 
-// constantPattern checks an expression when it is compiled.
+// constantPattern compiles a constant regular expression, to report errors early.
 func (c *compiler) constantPattern(x *syntax.Regex) *pattern {
 	c.m.at = x.Pos
 	p := &pattern{source: x.Source}
@@ -151,7 +151,7 @@ func (c *compiler) constantPattern(x *syntax.Regex) *pattern {
 	return p
 }
 
-// pattern compiles what is used as an expression: a constant or a text.
+// pattern compiles an operand that is used as a regular expression: a constant or a text.
 func (c *compiler) pattern(x syntax.Expr) *pattern {
 	for {
 		g, ok := x.(*syntax.Group)
@@ -214,7 +214,7 @@ func (c *compiler) name(x *syntax.Name) code {
 	return x1
 }
 
-// describe is the name of a parameter that is an array, with where it came from.
+// describe returns the name of a parameter that is an array, with its origin.
 func (l *local) describe(ident string) string {
 	if l.name != "" && l.name != ident {
 		return ident + " (from " + l.name + ")"
@@ -232,7 +232,7 @@ func (c *compiler) fieldExpr(x *syntax.Field) code {
 	return ofVal(func(m *machine) value { return m.field(m.fieldIndex(index(m))) })
 }
 
-// arrayRef compiles what must be an array.
+// arrayRef compiles an operand that must be an array.
 func (c *compiler) arrayRef(x syntax.Expr) func(m *machine) *array {
 	defer c.enter()()
 	switch x := x.(type) {
@@ -270,14 +270,14 @@ func (c *compiler) arrayName(x *syntax.Name) func(m *machine) *array {
 	}
 }
 
-// key is a subscript. part says that its text will be overwritten, or lies in a larger one.
+// key is a subscript. part says that its text will be overwritten or is part of a larger text.
 type key struct {
 	s    string
 	part bool
 }
 
-// key compiles subscripts; several are joined by SUBSEP. The text is good until the next one is
-// made, so it is looked up at once.
+// key compiles subscripts. SUBSEP joins several of them. The text is valid only until the next key
+// is made, so use it at once.
 func (c *compiler) key(subs []syntax.Expr) func(m *machine) key {
 	if len(subs) > 1 {
 		return c.joinedKey(subs)
@@ -298,7 +298,7 @@ func (c *compiler) key(subs []syntax.Expr) func(m *machine) key {
 	}
 }
 
-// numberKey is the subscript of a number.
+// numberKey returns the subscript for a number.
 func (m *machine) numberKey(n float64) key {
 	if n >= 0 && n < smallIntCount && n == float64(int(n)) {
 		return key{s: smallInts()[int(n)]}
@@ -335,7 +335,7 @@ func (c *compiler) joinedKey(subs []syntax.Expr) func(m *machine) key {
 	}
 }
 
-// index compiles the reading of an element, which comes to exist by it.
+// index compiles the reading of an element. Reading makes a missing element.
 func (c *compiler) index(x *syntax.Index) code {
 	arr := c.arrayRef(x.Array)
 	key := c.key(x.Subs)
@@ -353,7 +353,7 @@ func (c *compiler) index(x *syntax.Index) code {
 	})
 }
 
-// in compiles the question whether an element exists.
+// in compiles the test whether an element exists.
 func (c *compiler) in(x *syntax.In) code {
 	key := c.key(x.Subs)
 	arr := c.arrayRef(x.Array)

@@ -5,7 +5,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/awk/syntax"
 )
 
-// getline compiles getline in all its forms. Its value is 1, 0 at the end and -1 for an error.
+// getline compiles getline in all its forms. Its value is 1, 0 at the end of input, or -1 for an
+// error.
 func (c *compiler) getline(x *syntax.Getline) code {
 	set := func(m *machine, v value) { m.setRecord(v) }
 	if x.Target != nil {
@@ -25,7 +26,7 @@ func (c *compiler) getline(x *syntax.Getline) code {
 		open = func(m *machine, name string) *reader {
 			b := m.bothWays(name)
 			if b.out != nil {
-				_ = b.out.w.Flush() // a reader that is gone shows with the answer
+				_ = b.out.w.Flush() // if the reader has gone, reading its answer shows that
 			}
 			if b.in == nil {
 				m.fatal("getline: attempt to read from closed read end of two-way pipe")
@@ -51,7 +52,8 @@ func (m *machine) getlineInput(set func(m *machine, v value)) float64 {
 	return 1
 }
 
-// getlineFile is the reader of a file, which is opened the first time; nil when it can't be.
+// getlineFile returns the reader of a file, which it opens the first time. It returns nil when the
+// file can't be opened.
 func (m *machine) getlineFile(name string) *reader {
 	if rd := m.streams.in[name]; rd != nil {
 		return rd
@@ -72,7 +74,7 @@ func (m *machine) getlineFile(name string) *reader {
 	return rd
 }
 
-// getlineFrom reads a record of something else than the main input.
+// getlineFrom reads a record from a reader other than the main input.
 func (m *machine) getlineFrom(rd *reader, set func(m *machine, v value)) float64 {
 	if rd == nil {
 		return -1

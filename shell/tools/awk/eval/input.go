@@ -12,18 +12,18 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// mainInput is the files of the arguments, one after the other.
+// mainInput reads the files of the arguments, one after the other.
 type mainInput struct {
 	arg   int     // the argument that comes next
 	file  *reader // that is read
-	named bool    // an argument named a file, or standard input was taken
+	named bool    // an argument named a file, or standard input was used
 	over  bool    // nothing is left
 	skip  bool    // the present file is left
 	busy  bool    // rules of files run
 	what  string
 }
 
-// name is FILENAME for messages.
+// name returns FILENAME for messages.
 func (in *mainInput) name() string {
 	if in.what == "" {
 		return "-"
@@ -50,7 +50,7 @@ func (m *machine) nextRecord() (s, term string, ok bool) {
 	}
 }
 
-// warnRead says that reading failed.
+// warnRead reports a failed read.
 func (m *machine) warnRead(name string, err error) {
 	if m.call.Stopped(err) {
 		panic(stopped{})
@@ -59,7 +59,7 @@ func (m *machine) warnRead(name string, err error) {
 	m.call.Errorf(0, "fatal: cannot read file `%s': %s", name, tool.ErrText(err))
 }
 
-// skipFile leaves a file before its end.
+// skipFile skips the rest of a file.
 func (m *machine) skipFile() {
 	m.input.skip = false
 	if m.input.file != nil {
@@ -67,7 +67,7 @@ func (m *machine) skipFile() {
 	}
 }
 
-// leaveFile ends a file, with the rules for that.
+// leaveFile ends a file and runs the rules for its end.
 func (m *machine) leaveFile() {
 	if len(m.rules.endFile) > 0 && !m.input.busy {
 		m.input.busy = true
@@ -80,7 +80,7 @@ func (m *machine) leaveFile() {
 	m.input.close(m)
 }
 
-// close closes the file that is read.
+// close closes the current file.
 func (in *mainInput) close(m *machine) {
 	if in.file == nil {
 		return
@@ -92,7 +92,7 @@ func (in *mainInput) close(m *machine) {
 	in.file = nil
 }
 
-// nextFile begins the next file; false when there is none.
+// nextFile begins the next file. It returns false when there is none.
 func (m *machine) nextFile() bool {
 	for !m.input.over {
 		name, ok := m.nextArgument()
@@ -115,7 +115,8 @@ func (m *machine) nextFile() bool {
 	return false
 }
 
-// nextArgument returns the next argument that names a file, and does the assignments before it.
+// nextArgument returns the next argument that names a file. It first carries out the assignments
+// before it.
 func (m *machine) nextArgument() (string, bool) {
 	for {
 		m.input.arg++
@@ -142,7 +143,8 @@ func (m *machine) nextArgument() (string, bool) {
 	}
 }
 
-// beginFile opens a file and runs the rules for that; false when there is nothing to read of it.
+// beginFile opens a file and runs the rules for its beginning. It returns false when the file has
+// nothing to read.
 func (m *machine) beginFile(name string) bool {
 	rd, err := m.open(name)
 	m.fnr = 0
@@ -183,7 +185,7 @@ func (m *machine) beginFile(name string) bool {
 	return true
 }
 
-// open opens a file to read; "-" and /dev/stdin are standard input.
+// open opens a file for reading. "-" and /dev/stdin are standard input.
 func (m *machine) open(name string) (*reader, error) {
 	if name == "-" || name == "/dev/stdin" {
 		return m.streams.stdin, nil

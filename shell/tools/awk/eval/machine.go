@@ -13,17 +13,17 @@ import (
 // Options say how a program runs.
 type Options struct {
 	Args   []string    // ARGV without the program's name
-	Vars   [][2]string // assignments before BEGIN, in order; escapes are read
+	Vars   [][2]string // assignments before BEGIN, in order; escapes are expanded
 	Bytes  bool        // characters are bytes
-	CSV    bool        // records and fields are those of CSV
+	CSV    bool        // records and fields have the CSV format
 	NoVars bool        // arguments are never assignments (-E)
 }
 
 // Fatal is an error that ends a program.
 type Fatal struct {
-	Unit string // where it happened: the file of the program, "" for the command line
+	Unit string // the file of the program where it happened, "" for the command line
 	Line int    // 0 outside the program
-	File string // FILENAME and FNR when there was a record
+	File string // FILENAME and FNR, if there was a record
 	FNR  float64
 	Msg  string
 }
@@ -31,16 +31,16 @@ type Fatal struct {
 // Error implements error.
 func (f *Fatal) Error() string { return f.Msg }
 
-// ErrStopped says that the process is being ended, which needs no words.
+// ErrStopped says that the process is being ended. It needs no message.
 var ErrStopped = errors.New("stopped")
 
-// stopped unwinds a program that may not go on.
+// stopped unwinds a program that must not continue.
 type stopped struct{}
 
 // unwinding carries a jump out of an expression.
 type unwinding struct{ flow flow }
 
-// flow says where to go on behind a statement.
+// flow says where execution continues after a statement.
 type flow int8
 
 const (
@@ -61,17 +61,17 @@ type machine struct {
 
 	globals []variable
 	funcs   []*function
-	frame   []local // the parameters of the function that runs
+	frame   []local // the parameters of the running function
 	locals  localStack
 	result  value      // of return
 	at      syntax.Pos // of the statement that runs
 
 	record     record
 	recordPaid int
-	separator  separator // for the next record, nil when it has to be made
+	separator  separator // for the next record, nil when it must be made again
 	nr, fnr    float64
 
-	// What special variables are, as they are used.
+	// The values of special variables, in the form in which they are used.
 	convfmt, ofmt    string
 	ofs, ors, subsep string
 	ignoreCase       bool
@@ -90,10 +90,10 @@ type machine struct {
 	random  random
 	seed    float64
 	status  int
-	rule    string // the kind of the rules that run, "" for those of records
+	rule    string // the kind of the running rules, "" for record rules
 
 	values  []value // of expressions that have many
-	keyRoom []byte  // for subscripts and numbers that are used at once
+	keyRoom []byte  // for subscripts and numbers that are used only briefly
 	outRoom []byte  // for what is printed
 	grown   growth
 
@@ -111,8 +111,8 @@ type rules struct {
 
 type action func(m *machine) flow
 
-// Run runs a program and returns its exit status. The error is a *[Fatal], [ErrStopped] or one of
-// writing.
+// Run runs a program and returns its exit status. The error is a *[Fatal], [ErrStopped] or an error
+// of writing.
 func Run(c *tool.Call, prog *resolve.Program, opt Options) (status int, err error) {
 	m := &machine{call: c, opt: opt, prog: prog, regexes: map[regexKey]*regex.Regexp{},
 		globals: make([]variable, len(prog.Globals)), bytes: opt.Bytes, csv: opt.CSV}
@@ -135,7 +135,7 @@ func Run(c *tool.Call, prog *resolve.Program, opt Options) (status int, err erro
 	return m.status & 0xff, err
 }
 
-// protect runs a part of the program and catches what unwinds it.
+// protect runs a part of the program and recovers the panics that unwind it.
 func (m *machine) protect(part func() flow) (f flow, err error) {
 	frame, stack, base, values := m.frame, m.stack, m.scratchBase, len(m.values)
 	segment, top := m.locals.segment, m.locals.top
@@ -143,7 +143,7 @@ func (m *machine) protect(part func() flow) (f flow, err error) {
 		switch x := recover().(type) {
 		case nil:
 		case unwinding:
-			// The machine becomes what it was before the calls that were left.
+			// Restore the machine's state from before the calls that were left.
 			m.frame, m.stack, m.scratchBase, m.values = frame, stack, base, m.values[:values]
 			m.locals.cut(m, segment, top)
 			f = x.flow
@@ -158,7 +158,7 @@ func (m *machine) protect(part func() flow) (f flow, err error) {
 	return part(), nil
 }
 
-// guard runs a part that may jump out of expressions, and passes on errors.
+// guard runs a part that may jump out of expressions. It passes errors on.
 func (m *machine) guard(part func() flow) flow {
 	f, err := m.protect(part)
 	if err != nil {
@@ -195,7 +195,7 @@ func (m *machine) run() flow {
 	return flowOn
 }
 
-// runRules runs the rules that stand for a moment until one jumps.
+// runRules runs the rules of one kind, such as BEGIN, until one of them jumps.
 func (m *machine) runRules(kind string, actions []action) flow {
 	old := m.rule
 	m.rule = kind
@@ -211,8 +211,8 @@ func (m *machine) runRules(kind string, actions []action) flow {
 	return f
 }
 
-// records reads and handles records until the input ends or an expression jumps. It is called again
-// after a jump to the next record.
+// records reads and handles records until the input ends or an expression jumps. After a jump to
+// the next record it is called again.
 func (m *machine) records() flow {
 	for {
 		if m.input.skip {
@@ -282,7 +282,7 @@ func (m *machine) finish() error {
 	return err
 }
 
-// warn says something on standard error, behind what was printed.
+// warn writes a message on standard error, after the output so far.
 func (m *machine) warn(format string, args ...any) {
 	m.streams.flushOutput()
 	where := ""

@@ -13,8 +13,8 @@ func isBlank(c byte) bool {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// numberEnd returns where the number ends that stands at i, which may have a sign; i when there is
-// none. plain is false when it has a point or an exponent, or too many digits for an integer.
+// numberEnd returns the end of the number at i, or i when there is none. The number may have a
+// sign. plain is false when it has a point or an exponent, or too many digits for an integer.
 func numberEnd(s string, i int) (end int, plain bool) {
 	at := i
 	if i < len(s) && (s[i] == '+' || s[i] == '-') {
@@ -50,10 +50,10 @@ func numberEnd(s string, i int) (end int, plain bool) {
 	return i, plain
 }
 
-// parse reads a number that numberEnd found.
+// parse parses a number that numberEnd found.
 func parse(s string, plain bool) float64 {
 	if !plain {
-		v, _ := strconv.ParseFloat(s, 64) // out of range it is infinite, or 0
+		v, _ := strconv.ParseFloat(s, 64) // a value out of range is infinite or 0
 		return v
 	}
 	i := 0
@@ -70,7 +70,7 @@ func parse(s string, plain bool) float64 {
 	return float64(v)
 }
 
-// magic reads +inf, -inf, +nan and -nan, which gawk takes for numbers with their signs.
+// magic reads +inf, -inf, +nan and -nan. gawk treats them as numbers only with a sign.
 func magic(s string) (float64, bool) {
 	if len(s) < 4 || s[0] != '+' && s[0] != '-' {
 		return 0, false
@@ -88,7 +88,7 @@ func magic(s string) (float64, bool) {
 	return 0, false
 }
 
-// leadingNumber is the number that a text begins with, 0 when there is none.
+// leadingNumber returns the number at the start of a text, or 0 when there is none.
 func leadingNumber(s string) float64 {
 	i := 0
 	for i < len(s) && isBlank(s[i]) {
@@ -105,7 +105,7 @@ func leadingNumber(s string) float64 {
 
 func isWordByte(c byte) bool { return c == '_' || isDigit(c) || c|0x20 >= 'a' && c|0x20 <= 'z' }
 
-// looksNumeric reads a text that is a number as a whole, with blanks around it.
+// looksNumeric reads a text that is just a number, with optional blanks around it.
 func looksNumeric(s string) (float64, bool) {
 	i, n := 0, len(s)
 	for i < n && isBlank(s[i]) {
@@ -129,11 +129,11 @@ func looksNumeric(s string) (float64, bool) {
 	return magic(s[i:n])
 }
 
-// smallIntCount is how many numbers from 0 on keep their texts: they occur most.
+// smallIntCount is how many numbers, counted from 0, have a cached text: they occur most often.
 const smallIntCount = 1024
 
-// smallInts are the texts of small numbers. They are made when the first awk needs one, and not at
-// the start of every program that has awk in it.
+// smallInts are the texts of small numbers. They are made when awk first needs one, because most
+// processes with awk in their binary never do.
 var smallInts = sync.OnceValue(func() *[smallIntCount]string {
 	var texts [smallIntCount]string
 	for i := range texts {
@@ -142,7 +142,7 @@ var smallInts = sync.OnceValue(func() *[smallIntCount]string {
 	return &texts
 })
 
-// maxExact is up to where a float64 is surely an int64.
+// maxExact is a limit below which a whole float64 certainly fits an int64.
 const maxExact = 1 << 62
 
 // isInteger reports whether n is a whole number that fits an int64.
@@ -150,7 +150,7 @@ func isInteger(n float64) bool {
 	return n == math.Trunc(n) && n < maxExact && n > -maxExact
 }
 
-// appendNumber writes a number; one with a fraction by format.
+// appendNumber appends a number. A number with a fraction is written with format.
 func (m *machine) appendNumber(b []byte, n float64, format string) []byte {
 	switch {
 	case isInteger(n):
@@ -165,10 +165,10 @@ func (m *machine) appendNumber(b []byte, n float64, format string) []byte {
 	return append(b, m.sprintf(format, []value{number(n)})...)
 }
 
-// defaultFormat is what CONVFMT and OFMT are at first.
+// defaultFormat is the first value of CONVFMT and OFMT.
 const defaultFormat = "%.6g"
 
-// oddNumber is the text of what is no number, or not a finite one.
+// oddNumber returns the text of a NaN or an infinity.
 func oddNumber(n float64) string {
 	s := "inf"
 	if math.IsNaN(n) {
@@ -180,7 +180,7 @@ func oddNumber(n float64) string {
 	return "+" + s
 }
 
-// numberText is a number as a string.
+// numberText converts a number to a string.
 func (m *machine) numberText(n float64) string {
 	if n >= 0 && n < smallIntCount && n == math.Trunc(n) {
 		return smallInts()[int(n)]

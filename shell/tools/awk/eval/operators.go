@@ -22,7 +22,7 @@ func (c *compiler) unary(x *syntax.Unary) code {
 	return ofNum(operand.num)
 }
 
-// comparisons say which results of a comparison make it true.
+// comparisons say, for each operator, for which orders it is true.
 var comparisons = map[syntax.BinaryOp]func(order int) bool{
 	syntax.OpLess:         func(o int) bool { return o == -1 },
 	syntax.OpLessEqual:    func(o int) bool { return o == -1 || o == 0 },
@@ -32,7 +32,7 @@ var comparisons = map[syntax.BinaryOp]func(order int) bool{
 	syntax.OpGreaterEqual: func(o int) bool { return o == 1 || o == 0 },
 }
 
-// unordered is the result of a comparison with what is no number.
+// unordered is the order of a comparison with NaN.
 const unordered = 2
 
 func orderNumbers(a, b float64) int {
@@ -47,7 +47,8 @@ func orderNumbers(a, b float64) int {
 	return unordered
 }
 
-// order compares two values: as numbers if both are, or look like it, and as strings otherwise.
+// order compares two values. It compares them as numbers if both are numbers or look like numbers,
+// otherwise as strings.
 func (m *machine) order(a, b value) int {
 	if a.k == kindNumber && b.k == kindNumber {
 		return orderNumbers(a.n, b.n)
@@ -63,7 +64,7 @@ func (m *machine) order(a, b value) int {
 	return strings.Compare(s, t)
 }
 
-// foldOrder compares texts of any case.
+// foldOrder compares texts without regard to case.
 func foldOrder(s, t string) int {
 	if strings.EqualFold(s, t) {
 		return 0
@@ -123,7 +124,7 @@ func arithmetic(op syntax.BinaryOp, l, r code) code {
 	})
 }
 
-// calculate is arithmetic with two numbers.
+// calculate does arithmetic on two numbers.
 func (m *machine) calculate(op syntax.BinaryOp, a, b float64) float64 {
 	switch op {
 	case syntax.OpAdd:
@@ -146,7 +147,7 @@ func (m *machine) calculate(op syntax.BinaryOp, a, b float64) float64 {
 	return power(a, b)
 }
 
-// remainder is what is left of a, with its sign. Whole numbers need no long division.
+// remainder returns the remainder of a/b with the sign of a. It has a fast way for whole numbers.
 func remainder(a, b float64) float64 {
 	if x, y := int64(a), int64(b); float64(x) == a && float64(y) == b && y != 0 &&
 		x > -maxExact && y > -maxExact {
@@ -155,7 +156,8 @@ func remainder(a, b float64) float64 {
 	return math.Mod(a, b)
 }
 
-// power raises to a power; small whole ones by multiplying, which is exact as long as it fits.
+// power computes a power. For small whole exponents it multiplies, which is exact as long as the
+// result fits.
 func power(a, b float64) float64 {
 	if b < 0 || b > 1024 || b != math.Trunc(b) {
 		return math.Pow(a, b)
@@ -200,7 +202,7 @@ func (c *compiler) cond(x *syntax.Cond) code {
 	})
 }
 
-// concat compiles strings side by side.
+// concat compiles concatenation.
 func (c *compiler) concat(x *syntax.Concat) code {
 	parts := c.exprs(x.Parts)
 	if len(parts) == 2 {
@@ -223,7 +225,7 @@ func (c *compiler) concat(x *syntax.Concat) code {
 	})
 }
 
-// join puts two strings side by side.
+// join concatenates two strings.
 func (m *machine) join(v, w value) string {
 	if v.k != kindNumber && w.k != kindNumber && len(v.s)+len(w.s) < bigText {
 		return v.s + w.s
@@ -258,14 +260,14 @@ func (m *machine) joinAll(list []value) string {
 	return string(b)
 }
 
-// growth remembers the long texts that were made last, with room behind them: a loop that appends
-// to a string need not copy it each time. Texts are never overwritten, only added to.
+// growth remembers the last long texts with spare capacity after them. So a loop that appends to a
+// string need not copy it each time. Texts are never overwritten, only extended.
 type growth struct {
 	list [4][]byte
 	next int
 }
 
-// growText is s with w behind it.
+// growText returns s followed by w.
 func (m *machine) growText(s string, w value) string {
 	g := &m.grown
 	tail := m.str(w)

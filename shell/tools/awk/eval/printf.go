@@ -45,13 +45,13 @@ func (m *machine) appendf(out []byte, format string, args []value) []byte {
 	return f.out
 }
 
-// missing ends the program for want of an argument.
+// missing ends the program because an argument is missing.
 func (f *formatter) missing(end int) {
 	f.m.fatal("not enough arguments to satisfy format string\n\t`%s'\n\t%s^ ran out for this one",
 		f.format, strings.Repeat(" ", min(max(end-1, 0), 200)))
 }
 
-// arg returns the argument at n from 1 on, or the next one for 0.
+// arg returns argument n, counted from 1. For 0 it returns the next one.
 func (f *formatter) arg(n, end int) value {
 	if n == 0 {
 		f.next++
@@ -63,7 +63,7 @@ func (f *formatter) arg(n, end int) value {
 	return f.args[n-1]
 }
 
-// number reads digits; a number that is too large is cut.
+// number reads digits. It limits a number that is too large.
 func (f *formatter) number(i int) (n, end int) {
 	for i < len(f.format) && isDigit(f.format[i]) {
 		n = min(n*10+int(f.format[i]-'0'), maxText+1)
@@ -84,7 +84,7 @@ func (f *formatter) star(i int) (n, end int) {
 	return int(max(min(v, maxText+1), -maxText-1)), at
 }
 
-// directive writes what the % at i asks for, and returns where to go on.
+// directive writes the directive at i, and returns where to continue.
 func (f *formatter) directive(i int) int {
 	d := directive{prec: -1}
 	at, which := i+1, 0
@@ -166,7 +166,7 @@ func (f *formatter) value(d *directive, v value) {
 	case 'c':
 		s := f.character(v)
 		if d.width > 0 && v.settled().numeric() {
-			d.width -= len(s) - f.m.length(s) // of a number's character gawk counts the bytes
+			d.width -= len(s) - f.m.length(s) // for the character of a number, gawk counts bytes
 		}
 		f.pad(d, s, false)
 	case 'd', 'i':
@@ -194,7 +194,8 @@ func (f *formatter) character(v value) string {
 	return v.s[:f.m.charLen(v.s)]
 }
 
-// pad writes a text in its width. Numbers that may be filled with zeros have their sign first.
+// pad writes a text, padded to its width. For numbers that are padded with zeros, the sign comes
+// first.
 func (f *formatter) pad(d *directive, s string, zeros bool) {
 	fill := 0
 	if d.width > 0 {
@@ -244,13 +245,13 @@ func signed(d *directive, negative bool, digits string) string {
 	return digits
 }
 
-// odd writes what is not finite; it has no width.
+// odd writes a NaN or an infinity, without a width.
 func (f *formatter) odd(n float64) { f.out = append(f.out, oddNumber(n)...) }
 
-// digits is the whole number n ≥ 0.
+// digits returns the digits of the whole number n ≥ 0.
 func digits(n float64) string { return strconv.FormatFloat(n, 'f', 0, 64) }
 
-// precision fills digits with zeros to the precision.
+// precision adds leading zeros up to the precision.
 func (f *formatter) precision(d *directive, s string) string {
 	if d.prec >= 0 {
 		d.zero = false
@@ -275,8 +276,8 @@ func (f *formatter) integer(d *directive, n float64) {
 	f.pad(d, signed(d, n < 0, s), true)
 }
 
-// unsigned writes a number in another base, and one that is negative as a machine's number of 64
-// bits. One with more bits than that is written by %g, as gawk does.
+// unsigned writes a number in another base. A negative number is written as a 64-bit two's
+// complement. A number with more than 64 bits is written with %g, as in gawk.
 func (f *formatter) unsigned(d *directive, n float64) {
 	if math.IsNaN(n) || math.IsInf(n, 0) {
 		f.odd(n)
@@ -286,7 +287,7 @@ func (f *formatter) unsigned(d *directive, n float64) {
 		f.pad(d, "", false)
 		return
 	}
-	prefixed := d.alt && n != 0 // also a fraction, of which nothing is left
+	prefixed := d.alt && n != 0 // even for a fraction whose whole part is 0
 	n = math.Trunc(n)
 	if n < -1<<63 || n >= 1<<64 {
 		d.verb = 'g'
@@ -308,7 +309,7 @@ func (f *formatter) unsigned(d *directive, n float64) {
 		bits = uint64(int64(n))
 	}
 	s := f.precision(d, strconv.FormatUint(bits, base))
-	if d.verb == 'o' && prefixed { // in gawk also before the zeros of a precision
+	if d.verb == 'o' && prefixed { // in gawk, even before the zeros of a precision
 		s = "0" + s
 	}
 	s = prefix + s
@@ -351,7 +352,7 @@ func (f *formatter) float(d *directive, n float64) {
 	f.pad(d, signed(d, math.Signbit(n), s), true)
 }
 
-// withPoint gives a number a decimal point, before its exponent.
+// withPoint adds a decimal point to a number, before its exponent.
 func withPoint(s string) string {
 	if i := strings.IndexByte(s, 'e'); i >= 0 {
 		return s[:i] + "." + s[i:]
@@ -359,7 +360,7 @@ func withPoint(s string) string {
 	return s + "."
 }
 
-// fullG is %#g: the zeros at the end stay.
+// fullG is %#g: it keeps the zeros at the end.
 func fullG(n float64, prec int) string {
 	s := strconv.FormatFloat(n, 'e', prec-1, 64)
 	exp, _ := strconv.Atoi(s[strings.IndexByte(s, 'e')+1:]) // strconv wrote it

@@ -2,10 +2,10 @@ package eval
 
 import "math"
 
-// random is a generator of random numbers. Programs that seed it must get the numbers that gawk
-// gives, so it is of gawk's kind, as seen from outside: an additive feedback generator of degree 63
-// seeded by Park and Miller's minimal standard, whose numbers are shuffled in a table as Bays and
-// Durham proposed.
+// random is a generator of random numbers. A program that seeds it must get the same numbers as
+// from gawk. So it is of the same kind as gawk's, as can be seen from gawk's output: an additive
+// feedback generator of degree 63. Park and Miller's minimal standard seeds it. A table shuffles
+// its numbers, as Bays and Durham proposed.
 type random struct {
 	state  [degree]uint32
 	at     int
@@ -21,10 +21,10 @@ const (
 	top    = 1 << 31
 )
 
-// seed makes the generator begin anew, when it is asked for a number.
+// seed sets the seed. The generator starts again at the next number.
 func (r *random) seed(n uint32) { r.want, r.seeded = n, false }
 
-// begin fills the state and the table.
+// begin fills the state and the table from the seed.
 func (r *random) begin() {
 	r.seeded = true
 	r.state[0] = r.want
@@ -41,8 +41,8 @@ func (r *random) begin() {
 	}
 }
 
-// minimalStandard is Park and Miller's generator, x·16807 modulo 2³¹-1. It takes the seed for a
-// signed number, and another one for 0, which would never change.
+// minimalStandard is Park and Miller's generator, x·16807 modulo 2³¹-1. It treats the seed as a
+// signed number. It replaces the seed 0, which would never change.
 func minimalStandard(x uint32) uint32 {
 	const m = 1<<31 - 1
 	n := int64(int32(x))
@@ -56,7 +56,7 @@ func minimalStandard(x uint32) uint32 {
 	return uint32(n)
 }
 
-// raw adds to the oldest number the one before the newest.
+// raw adds the oldest number and the last but one.
 func (r *random) raw() uint32 {
 	before := (r.at + degree - 1) % degree
 	r.state[r.at] += r.state[before]
@@ -65,7 +65,8 @@ func (r *random) raw() uint32 {
 	return n
 }
 
-// next takes a number from the table at the place that the last one says, and puts a new one there.
+// next returns a number from the table and puts a new one in its place. The previous result chooses
+// the place.
 func (r *random) next() uint32 {
 	i := r.last % uint32(len(r.table))
 	r.last = r.table[i]
@@ -73,7 +74,7 @@ func (r *random) next() uint32 {
 	return r.last
 }
 
-// float returns a number from 0 up to 1.
+// float returns a number that is at least 0 and less than 1.
 func (r *random) float() float64 {
 	if !r.seeded {
 		r.begin()
@@ -87,7 +88,7 @@ func (r *random) float() float64 {
 	}
 }
 
-// srand seeds the generator and returns the seed before.
+// srand seeds the generator, and returns the previous seed.
 func (m *machine) srand(n float64) float64 {
 	old := m.seed
 	m.seed = math.Trunc(n)

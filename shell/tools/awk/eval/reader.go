@@ -15,20 +15,21 @@ const (
 	chunkSize  = 64 << 10
 )
 
-// reader cuts a stream into records. A chunk is written once: records are parts of it, and live as
-// long as somebody has one of them.
+// reader splits a stream into records. Records are parts of a chunk. A chunk is never overwritten,
+// so it lives as long as one of its records is used.
 type reader struct {
 	in    io.Reader
-	close func() int // how it ended, for close and the end of the program
+	close func() int // returns the exit status, for close and the end of the program
 	buf   []byte
-	r, w  int // what was read and not yet given
+	r, w  int // bytes that were read but not yet returned
 	eof   bool
 	err   error
 	paid  int64
-	begun bool // paragraphs: the newlines before the first were skipped
+	begun bool // paragraphs: newlines before the first one were skipped
 }
 
-// fill reads more; false at the end. What was not given moves to a new chunk when the old is full.
+// fill reads more. It returns false at the end. When the chunk is full, the rest moves to a new
+// chunk.
 func (rd *reader) fill(m *machine) bool {
 	if rd.eof {
 		return false
@@ -72,14 +73,14 @@ func (rd *reader) fill(m *machine) bool {
 	return false
 }
 
-// done gives back what the reader was paid for.
+// done gives back the memory charged for the reader.
 func (rd *reader) done(m *machine) {
 	m.owe(-rd.paid)
 	rd.paid, rd.buf, rd.eof = 0, nil, true
 	rd.r, rd.w = 0, 0
 }
 
-// take gives the record of n bytes and skips the separator behind it.
+// take returns the record of n bytes, and skips the separator after it.
 func (rd *reader) take(n, sep int) (text, term string) {
 	text = stringOf(rd.buf[rd.r : rd.r+n])
 	term = stringOf(rd.buf[rd.r+n : rd.r+n+sep])
@@ -87,7 +88,7 @@ func (rd *reader) take(n, sep int) (text, term string) {
 	return text, term
 }
 
-// rest gives what is left at the end of the stream.
+// rest returns the remaining bytes at the end of the stream.
 func (rd *reader) rest() (text, term string, ok bool) {
 	if rd.r == rd.w {
 		return "", "", false
@@ -96,7 +97,7 @@ func (rd *reader) rest() (text, term string, ok bool) {
 	return text, term, true
 }
 
-// recordMode says what ends a record.
+// recordMode says how records end.
 type recordMode int
 
 const (
@@ -106,7 +107,7 @@ const (
 	toCSV
 )
 
-// read returns the next record and what ended it.
+// read returns the next record and the text that ended it.
 func (rd *reader) read(m *machine) (text, term string, ok bool) {
 	switch m.rsMode {
 	case toExpression:
@@ -129,7 +130,8 @@ func (rd *reader) read(m *machine) (text, term string, ok bool) {
 	}
 }
 
-// readExpression reads up to a match. One that reaches the end of what is there may go on.
+// readExpression reads up to a match. A match that ends at the end of the buffer may become longer,
+// so it first reads more.
 func (rd *reader) readExpression(m *machine, re *regex.Regexp) (text, term string, ok bool) {
 	for {
 		have := rd.buf[rd.r:rd.w]
@@ -148,8 +150,8 @@ func (rd *reader) readExpression(m *machine, re *regex.Regexp) (text, term strin
 	}
 }
 
-// fillMore reads until there is twice as much, so that what is searched again adds up to little.
-// It does not wait for more than one piece when input comes slowly.
+// fillMore reads until the buffer has twice as many bytes. So searching bytes again adds little
+// work. If input is slow, it waits for only one read.
 func (rd *reader) fillMore(m *machine) bool {
 	want := 2 * (rd.w - rd.r)
 	some := false
@@ -178,7 +180,7 @@ func matchSome(re *regex.Regexp, b []byte) (start, end int) {
 	return -1, -1
 }
 
-// readParagraph reads up to empty lines; those before the first record say nothing.
+// readParagraph reads up to empty lines. It skips empty lines before the first record.
 func (rd *reader) readParagraph(m *machine) (text, term string, ok bool) {
 	for !rd.begun || rd.r < rd.w && rd.buf[rd.r] == '\n' {
 		for rd.r < rd.w && rd.buf[rd.r] == '\n' {
@@ -222,7 +224,7 @@ func (rd *reader) readParagraph(m *machine) (text, term string, ok bool) {
 	return text, term, true
 }
 
-// readCSV reads a line; newlines between quotation marks belong to it.
+// readCSV reads a line. Newlines between quotation marks belong to the line.
 func (rd *reader) readCSV(m *machine) (text, term string, ok bool) {
 	quoted := false
 	for at := 0; ; {

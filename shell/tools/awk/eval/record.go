@@ -1,15 +1,15 @@
 package eval
 
-// record is $0 with its fields, which are found when they are asked for.
+// record is $0 with its fields. Fields are found when they are needed.
 type record struct {
 	text   string
-	known  bool // text is valid; otherwise it is made of the fields
+	known  bool // text is valid; otherwise it must be made from the fields
 	v      value
 	fields []value
 	sep    separator
-	pos    int   // where the next field begins, -1 when all are there
-	paid   int   // capacity of fields that was paid for
-	held   int64 // what texts stored in fields were paid for
+	pos    int   // start of the next field, -1 when all were found
+	paid   int   // the capacity of fields that was paid for
+	held   int64 // memory charged for texts stored in fields
 }
 
 // setRecord makes v the record.
@@ -55,7 +55,7 @@ func (m *machine) field(i int) value {
 	return value{k: kindNoField}
 }
 
-// fieldIndex makes a number that of a field.
+// fieldIndex converts a number to a field's index.
 func (m *machine) fieldIndex(n float64) int {
 	if !(n < maxFields) {
 		m.fatal("field number %g is too large", n)
@@ -92,7 +92,7 @@ func (m *machine) splitTo(n int) {
 	}
 }
 
-// splitBlanks and splitByte are splitTo for the separators that are usual.
+// splitBlanks and splitByte are splitTo for the usual separators.
 func (m *machine) splitBlanks(n int) {
 	r := &m.record
 	s, pos := r.text, r.pos
@@ -122,7 +122,7 @@ func (m *machine) splitByte(n int, sep oneByte) {
 	}
 }
 
-// addField appends a field and pays for its room.
+// addField appends a field and pays for its memory.
 func (m *machine) addField(v value) {
 	r := &m.record
 	r.fields = append(r.fields, v)
@@ -141,7 +141,7 @@ func (m *machine) payFields(c int) {
 	m.record.paid = c
 }
 
-// splitAll finds all fields and returns how many there are.
+// splitAll finds all fields and returns their number.
 func (m *machine) splitAll() int {
 	if m.record.pos >= 0 {
 		m.splitTo(maxFields + 1)
@@ -171,11 +171,11 @@ func (m *machine) setField(i int, v value) {
 	r.known = false
 }
 
-// grow makes fields up to number n; those that are new are empty.
+// grow adds empty fields up to number n.
 func (m *machine) grow(n int) {
 	r := &m.record
 	if more := n - cap(r.fields); more > 0 {
-		// Pay before there is so much room.
+		// Pay before the memory is allocated.
 		const fieldSize = 40
 		m.owe(int64(more) * fieldSize)
 		m.settle()
@@ -187,7 +187,7 @@ func (m *machine) grow(n int) {
 	}
 }
 
-// setNF cuts off fields or adds empty ones.
+// setNF removes fields or adds empty ones.
 func (m *machine) setNF(n float64) {
 	if n < 0 {
 		m.fatal("NF set to negative value")
@@ -201,7 +201,7 @@ func (m *machine) setNF(n float64) {
 	m.record.known = false
 }
 
-// rebuild makes the record of its fields.
+// rebuild makes the record from its fields.
 func (m *machine) rebuild() {
 	r := &m.record
 	var b []byte
@@ -226,7 +226,7 @@ func (m *machine) rebuild() {
 	m.chargeRecord(len(r.text))
 }
 
-// chargeRecord pays for a record that was made by the program.
+// chargeRecord pays for a record that the program made.
 func (m *machine) chargeRecord(n int) {
 	if n < bigText {
 		n = 0

@@ -6,10 +6,11 @@ import (
 	"github.com/carrel-dev/carrel/shell/regex"
 )
 
-// maxRegexes is how many expressions are kept.
+// maxRegexes is the number of expressions that are cached.
 const maxRegexes = 256
 
-// regexFlags are awk's expressions: extended ones in which a brace that begins no count is text.
+// regexFlags are for awk's expressions: extended ones in which a brace that begins no count is
+// literal.
 const regexFlags = regex.Extended | regex.Awk | regex.LooseBrace
 
 // regexKey finds an expression.
@@ -18,7 +19,7 @@ type regexKey struct {
 	fold   bool
 }
 
-// regex compiles an expression, or returns it from the last time.
+// regex compiles an expression, or returns it from the cache.
 func (m *machine) regex(source string) *regex.Regexp {
 	if re := m.regexes[regexKey{source, m.ignoreCase}]; re != nil {
 		return re
@@ -43,7 +44,7 @@ func (m *machine) regex(source string) *regex.Regexp {
 	return re
 }
 
-// forgetRegexes drops all expressions and gives back their memory.
+// forgetRegexes drops all cached expressions and gives back their memory.
 func (m *machine) forgetRegexes() {
 	for _, re := range m.regexes {
 		re.Memory(nil)
@@ -52,7 +53,7 @@ func (m *machine) forgetRegexes() {
 	m.regexEpoch++
 }
 
-// checkRegex ends the program when a search was ended.
+// checkRegex ends the program if a search was stopped.
 func (m *machine) checkRegex(re *regex.Regexp) {
 	switch err := re.Err(); {
 	case err == nil:
@@ -72,7 +73,7 @@ func (m *machine) matches(re *regex.Regexp, s string) bool {
 	return ok
 }
 
-// find returns the place of the first match at from or later, -1 when there is none.
+// find returns the position of the first match at from or later, -1 when there is none.
 func (m *machine) find(re *regex.Regexp, s string, from int) (start, end int) {
 	start, end = re.FindIndex(bytesOf(s), from)
 	if start < 0 {
@@ -81,11 +82,12 @@ func (m *machine) find(re *regex.Regexp, s string, from int) (start, end int) {
 	return start, end
 }
 
-// pattern is an expression of the program: a constant, or a text when it runs.
+// pattern is an expression of the program: a constant, or a text that is known at run time.
 type pattern struct {
 	source string // of a constant
 	text   func(m *machine) string
-	// What the constant compiled to, and when: expressions are forgotten, and IGNORECASE changes.
+	// The compiled constant, and the state of the cache at that time: expressions are dropped, and
+	// IGNORECASE changes.
 	re    *regex.Regexp
 	epoch int
 	fold  bool

@@ -7,14 +7,14 @@ import (
 	"github.com/carrel-dev/carrel/shell/regex"
 )
 
-// separator cuts a text into fields, one at a time.
+// separator splits a text into fields, one at a time.
 type separator interface {
-	// next returns the field at pos or behind, and where to go on: -1 behind the last. ok is false
-	// when there is no further field. A text that is empty is not asked for.
+	// next returns the next field at pos or later. after is where to continue, -1 after the last
+	// field. ok is false when there is no further field. It is not called for an empty text.
 	next(m *machine, s string, pos int) (start, end, after int, ok bool)
 }
 
-// blanks separate fields, which they do not begin or end.
+// blanks splits at blanks. Blanks at either end of the text are ignored.
 type blanks struct{}
 
 func (blanks) next(_ *machine, s string, pos int) (start, end, after int, ok bool) {
@@ -41,7 +41,7 @@ func (b oneByte) next(_ *machine, s string, pos int) (start, end, after int, ok 
 	return pos, len(s), -1, true
 }
 
-// byteOrLine is oneByte in a paragraph, where newlines separate as well.
+// byteOrLine is oneByte for a paragraph, where newlines are separators too.
 type byteOrLine struct{ c byte }
 
 func (b byteOrLine) next(_ *machine, s string, pos int) (start, end, after int, ok bool) {
@@ -53,7 +53,7 @@ func (b byteOrLine) next(_ *machine, s string, pos int) (start, end, after int, 
 	return pos, len(s), -1, true
 }
 
-// byExpression separates fields with what an expression matches, if that is not empty.
+// byExpression splits at the non-empty matches of an expression.
 type byExpression struct{ p *pattern }
 
 func (e byExpression) next(m *machine, s string, pos int) (start, end, after int, ok bool) {
@@ -90,7 +90,7 @@ func (each) next(m *machine, s string, pos int) (start, end, after int, ok bool)
 	return pos, end, after, true
 }
 
-// charLen is the length of the first character.
+// charLen returns the length of the first character.
 func (m *machine) charLen(s string) int {
 	if m.bytes || s[0] < utf8.RuneSelf {
 		return 1
@@ -99,15 +99,15 @@ func (m *machine) charLen(s string) int {
 	return n
 }
 
-// width is a field of so many characters, which skip others come before; -1 takes all that is left.
+// width is a field of size characters after skip other characters. A size of -1 takes the rest.
 type width struct{ skip, size int }
 
-// widths cut a text at fixed places.
+// widths splits a text at fixed positions.
 type widths struct{ list []width }
 
 func (w widths) next(m *machine, s string, pos int) (start, end, after int, ok bool) {
-	// pos counts characters' places in the low part and fields in the high one: a field number is
-	// needed to know its width.
+	// The low part of pos is a position in the text. The high part is the number of the field,
+	// which selects its width.
 	field, at := pos>>32, pos&(1<<32-1)
 	if field >= len(w.list) || at >= len(s) {
 		return 0, 0, -1, false
@@ -124,7 +124,7 @@ func (w widths) next(m *machine, s string, pos int) (start, end, after int, ok b
 	return start, end, (field+1)<<32 | end, true
 }
 
-// advance returns the place n characters on.
+// advance returns the position n characters later.
 func (m *machine) advance(s string, at, n int) int {
 	for ; n > 0 && at < len(s); n-- {
 		at += m.charLen(s[at:])
@@ -132,12 +132,12 @@ func (m *machine) advance(s string, at, n int) int {
 	return at
 }
 
-// byContents makes fields of what an expression matches.
+// byContents makes a field from each match of an expression.
 type byContents struct{ p *pattern }
 
 func (e byContents) next(m *machine, s string, pos int) (start, end, after int, ok bool) {
 	re := e.p.get(m)
-	// Bit 0 of pos tells that a match ended here: an empty one may not follow it.
+	// Bit 0 of pos says that a match ended here. An empty match may not follow it.
 	at, behind := pos>>1, pos&1 == 1
 	for at <= len(s) {
 		start, end = m.find(re, s, at)
@@ -158,7 +158,7 @@ func (e byContents) next(m *machine, s string, pos int) (start, end, after int, 
 	return 0, 0, -1, false
 }
 
-// after is the place of the next character; behind the last it is past the end.
+// after returns the position of the next character. After the last one it is past the end.
 func (m *machine) after(s string, at int) int {
 	if at >= len(s) {
 		return len(s) + 1
@@ -166,7 +166,8 @@ func (m *machine) after(s string, at int) int {
 	return at + m.charLen(s[at:])
 }
 
-// csvFields separates at commas; a field in quotation marks may have them, and marks as "".
+// csvFields splits at commas. A field in quotation marks may contain commas, and quotation marks
+// written as "".
 type csvFields struct{}
 
 func (csvFields) next(_ *machine, s string, pos int) (start, end, after int, ok bool) {
@@ -190,7 +191,7 @@ func (csvFields) next(_ *machine, s string, pos int) (start, end, after int, ok 
 	return oneByte{','}.next(nil, s, pos)
 }
 
-// unquote is the text of a field that csvFields found.
+// unquote returns the text of a field that csvFields found.
 func unquote(s string) string {
 	if len(s) < 2 || s[0] != '"' || s[len(s)-1] != '"' {
 		return s
@@ -198,7 +199,7 @@ func unquote(s string) string {
 	return strings.ReplaceAll(s[1:len(s)-1], `""`, `"`)
 }
 
-// separatorFor is the separator that a text means, in FS or given to split.
+// separatorFor returns the separator for a text in FS or an argument of split.
 func (m *machine) separatorFor(fs string, paragraph bool) separator {
 	switch {
 	case fs == " ":

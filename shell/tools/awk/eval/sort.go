@@ -7,10 +7,10 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/awk/resolve"
 )
 
-// byFunc orders elements of an array.
+// byFunc compares elements of an array for sorting.
 type byFunc func(a, b *cell) int
 
-// orders are the orders that have names.
+// orders are the named orders.
 var orders = map[string]func(m *machine) byFunc{
 	"@ind_str_asc":  func(m *machine) byFunc { return m.byIndex },
 	"@ind_str_desc": func(m *machine) byFunc { return reversed(m.byIndex) },
@@ -29,7 +29,7 @@ var orders = map[string]func(m *machine) byFunc{
 
 func reversed(f byFunc) byFunc { return func(a, b *cell) int { return f(b, a) } }
 
-// compareTexts compares as strings are compared: IGNORECASE counts.
+// compareTexts compares texts as strings. It follows IGNORECASE.
 func (m *machine) compareTexts(a, b string) int {
 	if m.ignoreCase {
 		return foldOrder(a, b)
@@ -39,7 +39,7 @@ func (m *machine) compareTexts(a, b string) int {
 
 func (m *machine) byIndex(a, b *cell) int { return m.compareTexts(a.key, b.key) }
 
-// compareNumbers puts what is no number last.
+// compareNumbers compares numbers. NaN comes last.
 func compareNumbers(a, b float64) int {
 	o := orderNumbers(a, b)
 	if o == unordered {
@@ -61,7 +61,7 @@ func (m *machine) byIndexNumber(a, b *cell) int {
 	return m.byIndex(a, b)
 }
 
-// arraysLast orders arrays behind all scalars; both says that neither is one.
+// arraysLast sorts arrays after all scalars. both says that both elements are scalars.
 func arraysLast(a, b *cell) (o int, both bool) {
 	switch {
 	case a.sub == nil && b.sub == nil:
@@ -98,7 +98,7 @@ func (m *machine) byNumber(a, b *cell) int {
 	return m.byIndex(a, b)
 }
 
-// byType orders numbers before strings, and strings before arrays.
+// byType sorts numbers before strings, and strings before arrays.
 func (m *machine) byType(a, b *cell) int {
 	o, both := arraysLast(a, b)
 	if both {
@@ -120,7 +120,7 @@ func (m *machine) byType(a, b *cell) int {
 	return m.byIndex(a, b)
 }
 
-// byUser asks a function of the program.
+// byUser compares with a function of the program.
 func (m *machine) byUser(f *function) byFunc {
 	pass := func(v value) argument {
 		return func(m *machine, to *local) { m.assign(&to.variable, v) }
@@ -138,7 +138,7 @@ func (m *machine) byUser(f *function) byFunc {
 	}
 }
 
-// orderNamed is the order that a name means, nil for none.
+// orderNamed returns the order with a name, or nil.
 func (m *machine) orderNamed(name string) byFunc {
 	if f := orders[name]; f != nil {
 		return f(m)
@@ -150,7 +150,7 @@ func (m *machine) orderNamed(name string) byFunc {
 	return m.byUser(m.funcs[i])
 }
 
-// sorted returns the elements of an array in an order.
+// sorted returns the elements of an array in the given order.
 func (m *machine) sorted(a *array, by byFunc) []*cell {
 	list := make([]*cell, 0, a.len())
 	for _, c := range a.order {
@@ -161,7 +161,7 @@ func (m *machine) sorted(a *array, by byFunc) []*cell {
 	m.step(len(list) >> 4)
 	if by != nil {
 		slices.SortStableFunc(list, func(a, b *cell) int {
-			m.steps++ // paid for with the next step: a sort is not endless
+			m.steps++ // the next call of step pays for it; a sort always ends
 			if m.steps >= stepBatch {
 				m.payStep()
 			}
@@ -171,7 +171,7 @@ func (m *machine) sorted(a *array, by byFunc) []*cell {
 	return list
 }
 
-// keys are the subscripts that a loop goes through, in the order of PROCINFO["sorted_in"].
+// keys returns the subscripts for a loop, in the order of PROCINFO["sorted_in"].
 func (m *machine) keys(a *array) []string {
 	var by byFunc
 	if info := m.special(resolve.PROCINFO).arr; m.prog.Uses["PROCINFO"] {

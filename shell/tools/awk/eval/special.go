@@ -11,7 +11,7 @@ import (
 
 func (m *machine) special(s resolve.Special) *variable { return &m.globals[s] }
 
-// initSpecials gives the variables of the language their first values.
+// initSpecials sets the first values of the special variables.
 func (m *machine) initSpecials() {
 	m.fieldsBy = resolve.FS
 	for s, v := range map[resolve.Special]value{
@@ -72,7 +72,7 @@ func (m *machine) initProcInfo() {
 	}
 }
 
-// assigned makes the new value of a special variable count.
+// assigned applies the new value of a special variable.
 func (m *machine) assigned(s resolve.Special) {
 	v := m.special(s).v
 	switch s {
@@ -98,7 +98,7 @@ func (m *machine) assigned(s resolve.Special) {
 		}
 		m.setRS()
 	case resolve.OFS:
-		// The record is made of its fields with the separator that there was.
+		// The record must be made from its fields with the old separator.
 		if !m.record.known {
 			m.rebuild()
 		}
@@ -114,7 +114,7 @@ func (m *machine) assigned(s resolve.Special) {
 	}
 }
 
-// setRS looks at how records end.
+// setRS reads RS to find how records end.
 func (m *machine) setRS() {
 	if m.csv {
 		return
@@ -134,7 +134,7 @@ func (m *machine) setRS() {
 	}
 }
 
-// fieldSeparator is how the next record is cut.
+// fieldSeparator returns the separator for the next record.
 func (m *machine) fieldSeparator() separator {
 	switch m.fieldsBy {
 	case resolve.FPAT:
@@ -170,7 +170,7 @@ func (m *machine) parseWidths(s string) separator {
 	return out
 }
 
-// setRT notes what ended a record.
+// setRT stores the text that ended a record.
 func (m *machine) setRT(term string) {
 	v := &m.special(resolve.RT).v
 	if v.s != term {
@@ -178,7 +178,7 @@ func (m *machine) setRT(term string) {
 	}
 }
 
-// setErrno notes why something failed.
+// setErrno stores the reason of a failure.
 func (m *machine) setErrno(s string) { m.special(resolve.ERRNO).v = text(s) }
 
 // isName reports whether a text may be the name of a variable.
@@ -192,7 +192,8 @@ func isName(s string) bool {
 	return s != ""
 }
 
-// assignText assigns as -v and arguments do. Only names that the program has get a value.
+// assignText makes an assignment of -v or of an argument. It ignores names that the program does
+// not use.
 func (m *machine) assignText(name, s string) {
 	switch {
 	case !isName(name):
@@ -239,7 +240,7 @@ func (m *machine) getGlobal(slot int) value {
 	return g.v
 }
 
-// length is the number of characters of a text.
+// length returns the number of characters of a text.
 func (m *machine) length(s string) int {
 	if m.bytes {
 		return len(s)

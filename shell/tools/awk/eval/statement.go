@@ -4,7 +4,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/awk/syntax"
 )
 
-// block compiles statements that follow each other.
+// block compiles a sequence of statements.
 func (c *compiler) block(list []syntax.Stmt) action {
 	actions := make([]action, len(list))
 	for i, s := range list {
@@ -66,12 +66,12 @@ func (c *compiler) stmt(s syntax.Stmt) action {
 	panic("awk: a statement that the compiler does not know")
 }
 
-// exprStmt compiles an expression whose value nobody wants.
+// exprStmt compiles an expression whose value is not used.
 func (c *compiler) exprStmt(s *syntax.ExprStmt) action {
 	pos := s.Pos
 	x := c.expr(s.X)
 	if inc, ok := s.X.(*syntax.IncDec); ok {
-		// Behind or before, nobody sees the difference.
+		// ++ before and after the operand have the same effect here.
 		p, delta := c.place(inc.L), inc.Delta
 		x.num = func(m *machine) float64 { return p.add(m, delta) }
 	}
@@ -118,7 +118,7 @@ func (c *compiler) ifStmt(s *syntax.If) action {
 	}
 }
 
-// round is what each round of a loop begins with.
+// round is called at the start of each round of a loop.
 func (m *machine) round() {
 	m.step(2)
 	if m.scratch > m.scratchBase {
@@ -266,7 +266,7 @@ func (c *compiler) switchStmt(s *syntax.Switch) action {
 	}
 }
 
-// sameAs is the test of a case that == would pass.
+// sameAs returns a test for the cases of a switch. It gives the same result as ==.
 func sameAs(want value) func(m *machine, v value) bool {
 	return func(m *machine, v value) bool { return m.order(v, want) == 0 }
 }
@@ -318,7 +318,7 @@ func (c *compiler) returnStmt(s *syntax.Return) action {
 	}
 }
 
-// jumps are where break and its kin go.
+// jumps are the targets of break and the other jumps.
 var jumps = map[syntax.JumpKind]flow{syntax.Break: flowBreak, syntax.Continue: flowContinue,
 	syntax.Next: flowNext, syntax.NextFile: flowNextFile}
 
@@ -334,7 +334,8 @@ func jump(s *syntax.Jump) action {
 	}
 }
 
-// checkJump refuses what functions may not do that rules other than those for records called.
+// checkJump refuses next and nextfile in a function that was not called from a record rule. A
+// BEGINFILE rule may use nextfile.
 func (m *machine) checkJump(f flow) {
 	if m.rule != "" && !(f == flowNextFile && m.rule == "BEGINFILE") {
 		m.fatal("`%s' cannot be called from a `%s' rule",
@@ -345,7 +346,7 @@ func (m *machine) checkJump(f flow) {
 	}
 }
 
-// printRecord is the action of a rule without one.
+// printRecord returns the action of a rule without an action.
 func (c *compiler) printRecord(pos syntax.Pos) action {
 	return func(m *machine) flow {
 		m.at = pos
@@ -361,7 +362,7 @@ func (m *machine) writeOut(s, end string) {
 	if len(s)+len(end) > w.Available() {
 		m.step(len(s) >> 8)
 	}
-	_, _ = w.WriteString(s) // errors stay for the last write
+	_, _ = w.WriteString(s) // the writer keeps errors until the last write
 	if _, err := w.WriteString(end); err != nil {
 		m.writeFailed(m.streams.stdout, err)
 	}
@@ -409,7 +410,7 @@ func (c *compiler) print(s *syntax.Print) action {
 	}
 }
 
-// appendLine appends values as print writes them.
+// appendLine appends values in the form that print writes.
 func (m *machine) appendLine(b []byte, list []value) []byte {
 	for i, v := range list {
 		if i > 0 {

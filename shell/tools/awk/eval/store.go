@@ -5,21 +5,21 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/awk/syntax"
 )
 
-// place is somewhere to store a value. what is evaluated when the place is used, behind the right
-// side of an assignment, as gawk does.
+// place is the target of an assignment. Its parts are evaluated when the place is used, which is
+// after the right side of the assignment, as in gawk.
 type place struct {
 	// set stores a value.
 	set func(m *machine, v value)
-	// update replaces the value by what f makes of the old, unless f says that nothing changes.
+	// update replaces the value with f's result for the old one, unless f reports no change.
 	update func(m *machine, f changer)
-	// add adds to the number there, and returns the sum; it is update for the usual case.
+	// add adds to the stored number, and returns the sum. It is a faster update for the usual case.
 	add func(m *machine, n float64) float64
 }
 
-// changer makes a new value of an old one.
+// changer makes a new value from an old one.
 type changer func(m *machine, old value) (v value, changed bool)
 
-// place compiles what an assignment stores in.
+// place compiles the target of an assignment.
 func (c *compiler) place(x syntax.Expr) place {
 	defer c.enter()()
 	switch x := x.(type) {
@@ -171,7 +171,7 @@ func (c *compiler) fieldPlace(x *syntax.Field) place {
 	}
 }
 
-// assign compiles = and its kin.
+// assign compiles = and the other assignment operators.
 func (c *compiler) assign(x *syntax.Assign) code {
 	r := c.expr(x.R)
 	p := c.place(x.L)

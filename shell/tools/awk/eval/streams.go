@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// output is what print writes to.
+// output is a destination of print.
 type output struct {
 	w     *bufio.Writer
 	close func() int
@@ -22,7 +22,7 @@ type output struct {
 	paid  int64
 }
 
-// both is a two-way pipe: its halves may be closed apart.
+// both is a two-way pipe. Its halves can be closed separately.
 type both struct {
 	name string
 	out  *output // nil when closed
@@ -30,7 +30,7 @@ type both struct {
 	wait func() int
 }
 
-// streams are what is open, by name.
+// streams are the open streams, by name.
 type streams struct {
 	stdin  *reader
 	stdout *output
@@ -39,11 +39,11 @@ type streams struct {
 	in     map[string]*reader // files
 	from   map[string]*reader // programs
 	both   map[string]*both
-	order  []*output // those of out, as they were opened
+	order  []*output // the streams of out in the order of opening
 	last   *output   // that was used last
 }
 
-// buffers of what programs write.
+// sizes of output buffers.
 const (
 	outputBuffer = 64 << 10
 	fileBuffer   = 8 << 10
@@ -58,10 +58,10 @@ func (s *streams) init(m *machine) {
 	s.from, s.both = map[string]*reader{}, map[string]*both{}
 }
 
-// flushOutput flushes standard output; an error shows with the next write.
+// flushOutput flushes standard output. The next write reports an error.
 func (s *streams) flushOutput() { _ = s.stdout.w.Flush() }
 
-// flushAll flushes everything, before other programs run.
+// flushAll flushes all streams. It is called before other programs run.
 func (m *machine) flushAll() (ok bool) {
 	ok = true
 	m.flush(m.streams.stdout)
@@ -76,14 +76,15 @@ func (m *machine) flushAll() (ok bool) {
 	return ok
 }
 
-// flush flushes one stream, and ends the program when nobody reads its output.
+// flush flushes one stream. It ends the program when nobody reads its output.
 func (m *machine) flush(o *output) {
 	if err := o.w.Flush(); err != nil {
 		m.writeFailed(o, err)
 	}
 }
 
-// writeFailed handles an error of writing. Programs may go away before they have read all.
+// writeFailed handles an error of writing. A program that reads the output may end before it has
+// read everything.
 func (m *machine) writeFailed(o *output, err error) {
 	if o.to == syntax.ToCommand || o.to == syntax.ToBoth {
 		if m.call.Ctx.Err() != nil {
@@ -108,7 +109,7 @@ func (m *machine) write(o *output, b []byte) {
 	}
 }
 
-// outputTo returns the stream of a redirection, which it opens the first time.
+// outputTo returns the stream of a redirection. It opens the stream the first time.
 func (m *machine) outputTo(to syntax.Redirect, name string) *output {
 	s := &m.streams
 	if o := s.last; o != nil && o.name == name && o.to == to {
@@ -139,7 +140,7 @@ func (m *machine) outputTo(to syntax.Redirect, name string) *output {
 	return o
 }
 
-// openOutput opens a file to write, or starts a program to write to.
+// openOutput opens a file for writing, or starts a program that reads the output.
 func (m *machine) openOutput(to syntax.Redirect, name string) *output {
 	if len(m.streams.order) >= maxStreams {
 		m.fatal("cannot redirect to `%s': Too many open files", name)
@@ -181,7 +182,7 @@ func (m *machine) openOutput(to syntax.Redirect, name string) *output {
 	return o
 }
 
-// exitOf waits for a program and tells its end as close and system do.
+// exitOf waits for a program and returns its status in the form of close and system.
 func exitOf(p tool.Process) int {
 	code, signal := p.Wait()
 	if signal != 0 {
@@ -190,7 +191,8 @@ func exitOf(p tool.Process) int {
 	return code
 }
 
-// environ is the environment of programs: ENVIRON, when the awk program may have changed it.
+// environ returns the environment for programs. It is made from ENVIRON if the awk program may have
+// changed that.
 func (m *machine) environ() []string {
 	if !m.prog.Uses[resolve.Specials[resolve.ENVIRON]] {
 		return nil
@@ -204,7 +206,7 @@ func (m *machine) environ() []string {
 	return out
 }
 
-// command starts a program whose output is read.
+// command starts a program and reads its output.
 func (m *machine) command(name string) *reader {
 	if rd := m.streams.from[name]; rd != nil {
 		return rd
@@ -228,7 +230,7 @@ func (m *machine) command(name string) *reader {
 	return rd
 }
 
-// bothWays starts a program that is written to and read from.
+// bothWays starts a program with a two-way pipe.
 func (m *machine) bothWays(name string) *both {
 	if b := m.streams.both[name]; b != nil {
 		return b
@@ -269,7 +271,7 @@ func (b *both) writer(m *machine) *output {
 	return b.out
 }
 
-// shut closes one half or both; it waits for the program when nothing is left of it.
+// shut closes one half or both. When both are closed, it waits for the program.
 func (b *both) shut(m *machine, to, from bool) int {
 	if to && b.out != nil {
 		_ = b.out.w.Flush() // nobody may be reading
@@ -310,7 +312,7 @@ func (m *machine) closeOutput(o *output) int {
 	return status
 }
 
-// closeNamed closes what has a name; -1 when nothing has.
+// closeNamed closes the stream with a name. It returns -1 when there is none.
 func (m *machine) closeNamed(name, half string) int {
 	s := &m.streams
 	status := -1

@@ -12,9 +12,9 @@ type piece struct {
 	group int // -1 for a text
 }
 
-// replacement reads the text that sub and gsub put in place of a match. A backslash counts before
-// & alone, or before backslashes that an & follows: half of them stay, and an odd one takes the
-// meaning from the &.
+// replacement parses the replacement of sub and gsub. A backslash is special only before &, or
+// before backslashes that an & follows. Half of these backslashes stay. If their number is odd, the
+// & is literal.
 func replacement(s string) []piece {
 	if strings.IndexByte(s, '&') < 0 {
 		return []piece{{text: s, group: -1}}
@@ -48,7 +48,7 @@ func replacement(s string) []piece {
 	return append(out, piece{text: string(b), group: -1})
 }
 
-// numberedReplacement reads that of gensub, where \1 is a group and \\ a backslash.
+// numberedReplacement parses the replacement of gensub, where \1 is a group and \\ a backslash.
 func numberedReplacement(s string) []piece {
 	var out []piece
 	var b []byte
@@ -75,13 +75,14 @@ func numberedReplacement(s string) []piece {
 	return append(out, piece{text: string(b), group: -1})
 }
 
-// which of the matches are replaced.
+// values that select the matches to replace.
 const (
 	everyMatch = 0
 	firstMatch = 1
 )
 
-// substitute replaces matches in a text: all, or that of a number. n is how many were replaced.
+// substitute replaces matches in a text: all of them, or match number which. n is the number of
+// replacements.
 func (m *machine) substitute(re *regex.Regexp, s string, with []piece, which int) (
 	out string, n int) {
 	src := bytesOf(s)
@@ -104,7 +105,7 @@ func (m *machine) substitute(re *regex.Regexp, s string, with []piece, which int
 		}
 		from, to := loc[0], loc[1]
 		if to == from && from == last {
-			// An empty match may not follow one that was replaced.
+			// An empty match may not directly follow a replaced match.
 			at = m.after(s, from)
 			continue
 		}

@@ -13,7 +13,7 @@ import (
 // wholeRecord is code of $0.
 func wholeRecord() code { return ofVal(func(m *machine) value { return m.field(0) }) }
 
-// length compiles length, of an array or of a text.
+// length compiles length of an array or a text.
 func (c *compiler) length(x *syntax.CallBuiltin) code {
 	if len(x.Args) == 0 {
 		return ofNum(func(m *machine) float64 { return float64(m.length(m.field(0).s)) })
@@ -41,7 +41,8 @@ func ungroup(x syntax.Expr) syntax.Expr {
 	}
 }
 
-// isArrayNow compiles the question whether something is an array; nil when it never can be.
+// isArrayNow compiles the test whether an operand is an array at run time. It returns nil when the
+// operand can't be one.
 func (c *compiler) isArrayNow(x syntax.Expr) func(m *machine) bool {
 	switch x := ungroup(x).(type) {
 	case *syntax.Name:
@@ -65,7 +66,7 @@ func (c *compiler) isArrayNow(x syntax.Expr) func(m *machine) bool {
 	return nil
 }
 
-// tiedToArray reports whether what an unset parameter came from has become an array.
+// tiedToArray reports whether the origin of an unset parameter has become an array.
 func (m *machine) tiedToArray(l *local) bool {
 	for ; l != nil; l = l.up {
 		switch {
@@ -90,7 +91,7 @@ func (c *compiler) isArray(x *syntax.CallBuiltin) code {
 	return ofCond(is)
 }
 
-// typeNames are the answers of typeof.
+// typeNames are the results of typeof.
 var typeNames = map[kind]string{kindUnset: "unassigned", kindNumber: "number",
 	kindString: "string", kindStrnum: "strnum", kindRegex: "regexp",
 	kindNoField: "unassigned"}
@@ -118,7 +119,7 @@ func (c *compiler) typeof(x *syntax.CallBuiltin) code {
 	})
 }
 
-// look reads a variable without using it.
+// look reads a variable without marking it as used.
 func (c *compiler) look(x *syntax.Name) func(m *machine) value {
 	slot := x.Slot
 	switch {
@@ -131,7 +132,7 @@ func (c *compiler) look(x *syntax.Name) func(m *machine) value {
 	return func(*machine) value { return g.v }
 }
 
-// substr compiles substr. Places count characters.
+// substr compiles substr. Positions count characters.
 func (c *compiler) substr(x *syntax.CallBuiltin) code {
 	s, from := c.expr(x.Args[0]).val, c.expr(x.Args[1]).num
 	size := func(*machine) float64 { return math.Inf(1) }
@@ -147,8 +148,8 @@ func (c *compiler) substr(x *syntax.CallBuiltin) code {
 	})
 }
 
-// substring is n characters of a text from a place on, which counts from 1. As in gawk fractions are
-// cut off, and a place before the first is the first.
+// substring returns n characters of a text from position at, which counts from 1. As in gawk,
+// fractions are cut off, and a position before the first one means the first.
 func (m *machine) substring(s string, at, n float64) string {
 	if !(at >= 1) {
 		at = 1
@@ -177,7 +178,7 @@ func isASCII(s string) bool {
 	return true
 }
 
-// indexOf compiles index: the place of one text in another.
+// indexOf compiles index: the position of one text in another.
 func (c *compiler) indexOf(x *syntax.CallBuiltin) code {
 	s, t := c.expr(x.Args[0]).str, c.expr(x.Args[1]).str
 	return ofNum(func(m *machine) float64 {
@@ -209,8 +210,8 @@ func mapText(f func(m *machine, s string) string) builder {
 func lower(m *machine, s string) string { return mapRunes(m, s, 'A', 'Z', unicode.ToLower) }
 func upper(m *machine, s string) string { return mapRunes(m, s, 'a', 'z', unicode.ToUpper) }
 
-// mapRunes changes the case of letters; bytes that are no characters stay. first to last are the
-// letters of ASCII that change.
+// mapRunes changes the case of letters. It does not change bytes that are not characters. first to
+// last are the ASCII letters that change.
 func mapRunes(m *machine, s string, first, last byte, f func(rune) rune) string {
 	b := make([]byte, 0, len(s))
 	for i := 0; i < len(s); {
@@ -252,7 +253,8 @@ func (c *compiler) sprintf(x *syntax.CallBuiltin) code {
 	})
 }
 
-// target is what sub and gsub change; what is no place is only searched.
+// target compiles the operand that sub and gsub change. An operand that can't be assigned is only
+// searched.
 func (c *compiler) target(args []syntax.Expr, at int) place {
 	if len(args) <= at {
 		return c.place(&syntax.Field{X: &syntax.Num{Value: 0}})
@@ -274,7 +276,7 @@ func (c *compiler) sub(x *syntax.CallBuiltin) code {
 	if x.Builtin.Name == "gsub" {
 		which = everyMatch
 	}
-	// The pieces of a replacement that stays the same are made once.
+	// The pieces of a replacement are made again only when the replacement changes.
 	var last string
 	var pieces []piece
 	return ofNum(func(m *machine) float64 {
@@ -306,7 +308,7 @@ func (c *compiler) gensub(x *syntax.CallBuiltin) code {
 		v := source.val(m)
 		out, n := m.substitute(re, m.str(v), pieces, which)
 		if n == 0 && v.k != kindNumber {
-			return v // also input that looks like a number
+			return v // even if it is input that looks like a number
 		}
 		return text(out)
 	})

@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// defaultTime is the format of strftime without one.
+// defaultTime is the format of strftime without an argument.
 const defaultTime = "%a %b %e %H:%M:%S %Z %Y"
 
-// clock holds the parts of a time that formats ask for.
+// clock computes the parts of a time for formats.
 type clock struct{ time.Time }
 
-// hour12 is the hour of a clock with twelve.
+// hour12 returns the hour of a 12-hour clock.
 func (t clock) hour12() int { return (t.Hour()+11)%12 + 1 }
 
-// week is the number of the week when weeks begin on a day (0 is Sunday), and days before are 0.
+// week returns the number of the week, where weeks begin on the day begins. Days before the first
+// such day are in week 0.
 func (t clock) week(begins time.Weekday) int {
 	return (t.YearDay() + 6 - int(t.Weekday()+7-begins)%7) / 7
 }
@@ -30,7 +31,7 @@ func spaces(n int) string {
 	return strings.Repeat(" ", max(2-len(s), 0)) + s
 }
 
-// timeParts are the letters of formats that are numbers, or made of other letters.
+// timeParts are the format letters for numbers, and those made from other letters.
 var timeParts = map[byte]func(t clock) string{
 	'Y': func(t clock) string { return strconv.Itoa(t.Year()) },
 	'C': func(t clock) string { return zeros(t.Year()/100, 2) },
@@ -58,13 +59,13 @@ var timeParts = map[byte]func(t clock) string{
 	'%': func(clock) string { return "%" },
 }
 
-// timeLayouts are the letters that package time writes.
+// timeLayouts are the format letters that package time can write.
 var timeLayouts = map[byte]string{'a': "Mon", 'A': "Monday", 'b': "Jan", 'B': "January",
 	'h': "Jan", 'c': "Mon Jan _2 15:04:05 2006", 'D': "01/02/06", 'F': "2006-01-02", 'p': "PM",
 	'P': "pm", 'r': "03:04:05 PM", 'R': "15:04", 'T': "15:04:05", 'x': "01/02/06",
 	'X': "15:04:05", 'Z': "MST", 'z': "-0700"}
 
-// strftime formats a time. Times are UTC's, the only zone that machines have.
+// strftime formats a time. Times are in UTC, the only zone of the machines.
 func (m *machine) strftime(format string, t time.Time, zone string) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {
@@ -74,7 +75,7 @@ func (m *machine) strftime(format string, t time.Time, zone string) string {
 		}
 		i++
 		if (format[i] == 'E' || format[i] == 'O') && i+1 < len(format) {
-			i++ // other forms of the same, which the locale does not have
+			i++ // E and O ask for alternative forms, which the locale does not have
 		}
 		c := format[i]
 		switch layout, ok := timeLayouts[c]; {
@@ -92,7 +93,7 @@ func (m *machine) strftime(format string, t time.Time, zone string) string {
 	return b.String()
 }
 
-// mktime is the time that "YYYY MM DD HH MM SS" means, -1 when it is none.
+// mktime returns the time for "YYYY MM DD HH MM SS", or -1 for a wrong text.
 func mktime(spec string) float64 {
 	list := strings.Fields(spec)
 	if len(list) < 6 {
@@ -110,7 +111,7 @@ func mktime(spec string) float64 {
 	at := t.Unix()
 	if len(list) > 6 {
 		if dst, err := strconv.Atoi(list[6]); err == nil && dst > 0 {
-			at -= 3600 // the clock that was read is an hour ahead
+			at -= 3600 // the given clock time is daylight saving time, one hour ahead
 		}
 	}
 	return float64(at)

@@ -13,20 +13,22 @@ const (
 	kindUnset  kind = iota // "" and 0
 	kindNumber             // n
 	kindString             // s
-	kindInput              // s, from outside: a number if it looks like one
-	kindStrnum             // s and n: it does look like one
+	kindInput              // s is input, and a number if it looks like one
+	kindStrnum             // s is input and looks like the number n
 	kindRegex              // s, from @/s/
-	// kindNoField is "" and 0, like kindUnset, but compares as a string: a field that is not there.
+	// kindNoField is a field that does not exist. It is "" and 0, like kindUnset, but compares as a
+	// string.
 	kindNoField
 )
 
-// value is a scalar. Its zero value is that of an unset variable.
+// value is a scalar. The zero value is an unset variable.
 type value struct {
 	s string
 	n float64
 	k kind
-	// part says that s lies in a larger buffer, which would be kept for its sake: see machine.keep.
-	// Of an unset value it says that it was used as a scalar, which typeof tells.
+	// part says that s is part of a larger buffer, and storing s would keep that buffer in memory:
+	// see machine.keep. For an unset value, part says that it was used as a scalar, which typeof
+	// reports.
 	part bool
 }
 
@@ -41,7 +43,7 @@ func boolean(b bool) value {
 	return number(0)
 }
 
-// settled decides whether what came from outside is a number.
+// settled decides whether input is a number.
 func (v value) settled() value {
 	if v.k == kindInput {
 		if n, ok := looksNumeric(v.s); ok {
@@ -69,7 +71,7 @@ func (v value) numeric() bool {
 	return v.k == kindNumber || v.k == kindStrnum || v.k == kindUnset
 }
 
-// truth is the value as a condition.
+// truth returns the value as a condition.
 func (v value) truth() bool {
 	if v.k == kindInput {
 		v = v.settled()
@@ -81,7 +83,7 @@ func (v value) truth() bool {
 	return v.s != ""
 }
 
-// keep makes a value fit to be stored: it is settled, and its text does not hold a larger one.
+// keep prepares a value for storing: it is settled, and its text is copied from a larger buffer.
 func (m *machine) keep(v value) value {
 	if v.k == kindUnset {
 		v.part = true
@@ -93,7 +95,8 @@ func (m *machine) keep(v value) value {
 	return v.settled()
 }
 
-// bytesOf is the text of a string, not to be written to. Expressions search bytes.
+// bytesOf returns the bytes of a string, which must not be changed. Regular expressions search
+// bytes.
 func bytesOf(s string) []byte {
 	if s == "" {
 		return nil
@@ -101,7 +104,7 @@ func bytesOf(s string) []byte {
 	return unsafe.Slice(unsafe.StringData(s), len(s))
 }
 
-// stringOf is a string of bytes that nobody writes to any more.
+// stringOf returns bytes as a string. The bytes must not be changed any more.
 func stringOf(b []byte) string {
 	if len(b) == 0 {
 		return ""
@@ -109,5 +112,5 @@ func stringOf(b []byte) string {
 	return unsafe.String(&b[0], len(b))
 }
 
-// nan is what functions return that have no value; glibc's has a sign.
+// nan is the result of functions that have no value. Its sign is set, as in glibc.
 func nan() float64 { return math.Copysign(math.NaN(), -1) }

@@ -1,5 +1,6 @@
-// Package resolve looks up the names of an awk program: each variable gets the number of a slot,
-// each call its function. Whether a variable is a scalar or an array shows only when it is used.
+// Package resolve finds the meaning of the names in an awk program. Each variable gets the number
+// of a slot, and each call its function. Whether a variable is a scalar or an array is decided only
+// at run time.
 package resolve
 
 import (
@@ -8,10 +9,10 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/awk/syntax"
 )
 
-// Special is a variable that the language knows; its number is the variable's slot.
+// Special is a special variable of the language. Its number is the variable's slot.
 type Special int
 
-// The variables that the language knows.
+// The special variables of the language.
 const (
 	NF Special = iota
 	NR
@@ -44,19 +45,19 @@ const (
 	NumSpecials
 )
 
-// Specials are the names of the variables that the language knows.
+// Specials are the names of the special variables.
 var Specials = [NumSpecials]string{"NF", "NR", "FNR", "FS", "OFS", "ORS", "RS", "RT", "FPAT",
 	"FIELDWIDTHS", "IGNORECASE", "CONVFMT", "OFMT", "SUBSEP", "FILENAME", "RSTART", "RLENGTH",
 	"ENVIRON", "PROCINFO", "ARGC", "ARGV", "ARGIND", "ERRNO", "BINMODE", "LINT", "TEXTDOMAIN",
 	"SYMTAB", "FUNCTAB"}
 
-// Program is a program whose names are known.
+// Program is a program whose names are resolved.
 type Program struct {
 	*syntax.Program
 	Globals []string       // names by slot
 	Slots   map[string]int // and back
 	Funcs   map[string]int // index into Program.Program.Funcs
-	// Uses are the names of the global variables that the program names.
+	// Uses are the names of the global variables in the program's text.
 	Uses map[string]bool
 }
 
@@ -66,10 +67,10 @@ type resolver struct {
 	fn     *syntax.Func
 	params map[string]int
 	warn   func(unit string, line int, msg string)
-	refs   map[string]syntax.Pos // where names of variables first stand
+	refs   map[string]syntax.Pos // first positions of variables' names
 }
 
-// Resolve looks up all names. The error is a *syntax.Error.
+// Resolve resolves all names. The error is a *syntax.Error.
 func Resolve(p *syntax.Program, warn func(unit string, line int, msg string)) (
 	prog *Program, err error) {
 	r := &resolver{warn: warn, refs: map[string]syntax.Pos{}, prog: &Program{Program: p,
@@ -79,7 +80,7 @@ func Resolve(p *syntax.Program, warn func(unit string, line int, msg string)) (
 		r.prog.Globals = append(r.prog.Globals, name)
 	}
 	defer func() {
-		// Errors unwind the walk: see fail.
+		// An error unwinds the walk: see fail.
 		if x := recover(); x != nil {
 			e, ok := x.(*syntax.Error)
 			if !ok {
@@ -118,7 +119,7 @@ func (r *resolver) fail(pos syntax.Pos, fatal bool, format string, args ...any) 
 		Msg: kind + fmt.Sprintf(format, args...)})
 }
 
-// declare notes a function and looks at its parameters.
+// declare records a function and checks its parameters.
 func (r *resolver) declare(i int, f *syntax.Func) {
 	_, twice := r.prog.Funcs[f.Name]
 	if slot, ok := r.prog.Slots[f.Name]; twice || ok && slot < int(NumSpecials) {

@@ -8,7 +8,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/awk/syntax"
 )
 
-// resolved reads a program and looks up its names.
+// resolved parses a program and resolves its names.
 func resolved(t *testing.T, text string) (*resolve.Program, error) {
 	t.Helper()
 	tree, err := syntax.Parse([]syntax.Unit{{Text: text}}, syntax.Options{})
@@ -18,7 +18,7 @@ func resolved(t *testing.T, text string) (*resolve.Program, error) {
 	return resolve.Resolve(tree, nil)
 }
 
-// TestErrors checks what is said of names that are used wrongly.
+// TestErrors checks the messages about wrongly used names.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
 		program string
@@ -41,8 +41,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestSlots checks that variables of the language have their numbers, that others follow them, and that
-// parameters hide them.
+// TestSlots checks that special variables have their numbers, that other variables follow them, and
+// that parameters hide them.
 func TestSlots(t *testing.T) {
 	prog, err := resolved(t, "function f(x, y) { return x + y + z + NF } BEGIN { x = f(1, 2); NR = 3 }")
 	if err != nil {

@@ -25,11 +25,11 @@ type Rule struct {
 	Pattern Expr // nil: every record
 	Until   Expr // the end of a range, or nil
 	Body    []Stmt
-	Print   bool // there is no action: print the record
+	Print   bool // without an action: print the record
 	Pos     Pos
 }
 
-// Func is a function of the program.
+// Func is a function that the program defines.
 type Func struct {
 	Name   string
 	Params []string
@@ -52,7 +52,7 @@ const (
 
 // The expressions.
 type (
-	// Num is a number; Text is how it was written.
+	// Num is a number. Text is its source.
 	Num struct {
 		Value float64
 	}
@@ -88,7 +88,7 @@ type (
 	Group struct {
 		X Expr
 	}
-	// List is several expressions in parentheses, for print.
+	// List is a list of expressions in parentheses, for print.
 	List struct {
 		Items []Expr
 	}
@@ -103,7 +103,7 @@ type (
 		L, R Expr
 		Pos  Pos
 	}
-	// Concat is two or more strings side by side.
+	// Concat is the concatenation of two or more strings.
 	Concat struct {
 		Parts []Expr
 	}
@@ -111,45 +111,45 @@ type (
 	Cond struct {
 		If, Then, Else Expr
 	}
-	// In asks whether an array has an element.
+	// In tests whether an array has an element.
 	In struct {
 		Subs  []Expr
 		Array Expr
 		Pos   Pos
 	}
-	// Assign stores R in L; with an operator, the result of L Op R.
+	// Assign stores R in L. With an operator it stores the result of L Op R.
 	Assign struct {
 		Op   BinaryOp // OpNone for a plain assignment
 		L, R Expr
 		Pos  Pos
 	}
-	// IncDec is ++ or -- before or behind L.
+	// IncDec is ++ or -- before or after L.
 	IncDec struct {
 		L     Expr
 		Delta float64
 		Post  bool
 		Pos   Pos
 	}
-	// Call calls a function of the program.
+	// Call calls a function that the program defines.
 	Call struct {
 		Name string
 		Func int // its index, set by package resolve
 		Args []Expr
 		Pos  Pos
 	}
-	// CallBuiltin calls a function of the language.
+	// CallBuiltin calls a built-in function.
 	CallBuiltin struct {
 		Builtin *Builtin
 		Args    []Expr
 		Pos     Pos
 	}
-	// Indirect calls the function that a variable names.
+	// Indirect calls the function whose name is a variable's value.
 	Indirect struct {
 		Fn   *Name
 		Args []Expr
 		Pos  Pos
 	}
-	// Getline reads a record from Source into Target, or into $0 when there is none.
+	// Getline reads a record from Source into Target, or into $0 without a Target.
 	Getline struct {
 		From   GetlineFrom
 		Source Expr
@@ -158,7 +158,7 @@ type (
 	}
 )
 
-// GetlineFrom says what a getline reads.
+// GetlineFrom says from where a getline reads.
 type GetlineFrom int
 
 // What a getline reads.
@@ -169,20 +169,20 @@ const (
 	FromBoth // a two-way pipe
 )
 
-// UnaryOp is an operator before its operand.
+// UnaryOp is a prefix operator.
 type UnaryOp int
 
-// The operators before their operands.
+// The prefix operators.
 const (
 	OpNot UnaryOp = iota
 	OpNegate
 	OpPlus
 )
 
-// BinaryOp is an operator between its operands.
+// BinaryOp is an infix operator.
 type BinaryOp int
 
-// The operators between their operands.
+// The infix operators.
 const (
 	OpNone BinaryOp = iota
 	OpAdd
@@ -226,7 +226,7 @@ func (*Getline) expr()     {}
 // Stmt is a statement.
 type Stmt interface{ stmt() }
 
-// Redirect says where print writes.
+// Redirect says where print writes to.
 type Redirect int
 
 // Where print writes.
@@ -259,14 +259,14 @@ type (
 		Then, Else []Stmt
 		Pos        Pos
 	}
-	// While is a loop, with its condition last when it is a do.
+	// While is a loop. For a do, the condition comes last.
 	While struct {
 		Cond Expr
 		Body []Stmt
 		Do   bool
 		Pos  Pos
 	}
-	// For is a loop with three parts; each may be nil.
+	// For is a loop with three parts. Each part may be nil.
 	For struct {
 		Init Stmt
 		Cond Expr
@@ -285,19 +285,19 @@ type (
 	Block struct {
 		Body []Stmt
 	}
-	// Switch runs the case that fits.
+	// Switch runs the case that matches.
 	Switch struct {
 		X     Expr
 		Cases []*Case
 		Pos   Pos
 	}
-	// Delete removes an element, or all when Subs is nil.
+	// Delete removes an element, or all elements when Subs is nil.
 	Delete struct {
 		Array Expr
 		Subs  []Expr
 		Pos   Pos
 	}
-	// Exit ends the program, Return a function; X may be nil.
+	// Exit ends the program, and Return ends a function. X may be nil.
 	Exit struct {
 		X   Expr
 		Pos Pos
@@ -314,13 +314,13 @@ type (
 	}
 )
 
-// Case is a case of a switch; X is a Num, Str or Regex, nil for the default.
+// Case is a case of a switch. X is a Num, Str or Regex, or nil for the default.
 type Case struct {
 	X    Expr
 	Body []Stmt
 }
 
-// JumpKind says where a jump goes.
+// JumpKind is the kind of a jump.
 type JumpKind int
 
 // The jumps.

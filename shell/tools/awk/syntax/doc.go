@@ -1,14 +1,14 @@
-// Package syntax reads awk programs: POSIX awk with gawk's additions. [Parse] turns the text of a
-// program into a tree; names are not looked up here, which is package resolve's work.
+// Package syntax parses awk programs: POSIX awk with gawk's additions. [Parse] turns the text of a
+// program into a tree. Package resolve then resolves the names.
 //
 // # Threats
 //
-// Programs are hostile. The depth of a tree is bounded while it is read ([MaxDepth], [MaxChain]),
-// so that whoever walks it may use recursion.
+// Programs are hostile. The parser limits the depth of a tree ([MaxDepth], [MaxChain]), so that
+// code that walks it may use recursion.
 package syntax
 
-// MaxDepth is how deep expressions and statements may nest, and MaxChain how many operators of one
-// level may follow each other: a chain nests to the left.
+// MaxDepth is the deepest nesting of expressions and statements. MaxChain is the most operators of
+// one level in a row: such a chain nests to the left.
 const (
 	MaxDepth = 1000
 	MaxChain = 4000
@@ -20,16 +20,16 @@ type Pos struct {
 	Line int
 }
 
-// Unit is a piece of a program: a file, or text of the command line, which has no name.
+// Unit is a part of a program: a file, or text of the command line, which has no name.
 type Unit struct {
 	Name, Text string
 }
 
-// Error is what is wrong with a program.
+// Error is an error in a program.
 type Error struct {
-	Unit   string // its name, "" for the command line
+	Unit   string // the unit's name, "" for the command line
 	Line   int
-	Source string // the line as it stands, "" when the place in it says nothing
+	Source string // the source line, "" when the position in it does not help
 	Column int    // in Source, in bytes, from 0
 	Msg    string
 	Fatal  bool // the program is well-formed but can't be run

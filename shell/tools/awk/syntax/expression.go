@@ -10,7 +10,7 @@ func (p *parser) single() Expr {
 	return x
 }
 
-// inParens reads an expression to which parentheses give back all operators.
+// inParens reads an expression inside parentheses, where all operators are allowed again.
 func (p *parser) inParens() Expr {
 	old := p.noGreater
 	p.noGreater = false
@@ -19,8 +19,8 @@ func (p *parser) inParens() Expr {
 	return x
 }
 
-// expr reads an expression: a choice, or what binds tighter. Assignments are read where their left
-// side stands, since they take all that follows.
+// expr reads an expression: a conditional, or an operator of higher precedence. Assignments are
+// parsed at their left side, because the right side extends as far as possible.
 func (p *parser) expr() Expr {
 	defer p.enter()()
 	x := p.or()
@@ -36,7 +36,7 @@ func (p *parser) expr() Expr {
 	return &Cond{If: x, Then: then, Else: p.expr()}
 }
 
-// chain counts the operators of one level.
+// chain counts the operators of one level, and refuses too many.
 func (p *parser) chain(n *int) {
 	if *n++; *n > MaxChain {
 		p.fail("expression is too long")
@@ -93,7 +93,7 @@ func (p *parser) match() Expr {
 	return x
 }
 
-// comparisons are the operators that compare, which do not follow each other.
+// comparisons are the comparison operators. They can't be chained.
 var comparisons = map[token]BinaryOp{tokLess: OpLess, tokLessEqual: OpLessEqual,
 	tokEqual: OpEqual, tokNotEqual: OpNotEqual, tokGreater: OpGreater,
 	tokGreaterEqual: OpGreaterEqual}
@@ -109,7 +109,7 @@ func (p *parser) comparison() Expr {
 	return &Binary{Op: op, L: x, R: p.piped(), Pos: pos}
 }
 
-// piped reads strings side by side, with "| getline" behind them.
+// piped reads a concatenation with "| getline" after it.
 func (p *parser) piped() Expr {
 	x := p.concat()
 	for n := 0; p.at(tokPipe, tokPipeBoth) && p.peek() == tokGetline; {
@@ -128,7 +128,7 @@ func (p *parser) piped() Expr {
 
 func (p *parser) concat() Expr { return p.concatAfter(p.sum()) }
 
-// concatAfter reads the strings behind x.
+// concatAfter reads the strings that follow x.
 func (p *parser) concatAfter(x Expr) Expr {
 	if !p.operand() {
 		return x
@@ -141,8 +141,8 @@ func (p *parser) concatAfter(x Expr) Expr {
 	return c
 }
 
-// operand reports whether the next operand of a concatenation stands here. A sign would have been
-// taken for an operator, and a slash for a division.
+// operand reports whether the next operand of a concatenation begins here. A sign would be an
+// operator, and a slash a division.
 func (p *parser) operand() bool {
 	switch p.tok.kind {
 	case tokNumber, tokString, tokStrong, tokName, tokFuncName, tokBuiltin, tokDollar, tokNot,
@@ -191,7 +191,7 @@ func (p *parser) unary() Expr {
 	return &Unary{Op: op, X: p.unary()}
 }
 
-// power reads x ^ y, which binds to the right; y may have signs.
+// power reads x ^ y, which is right-associative. y may have signs.
 func (p *parser) power() Expr {
 	x := p.postfix()
 	if !p.at(tokCaret) {
@@ -213,11 +213,11 @@ func (p *parser) exponent() Expr {
 	return &Unary{Op: op, X: p.exponent()}
 }
 
-// assigns are the assignments with their operators.
+// assigns are the assignments, with their operators.
 var assigns = map[token]BinaryOp{tokAssign: OpNone, tokAddAssign: OpAdd, tokSubAssign: OpSub,
 	tokMulAssign: OpMul, tokDivAssign: OpDiv, tokModAssign: OpMod, tokPowAssign: OpPow}
 
-// postfix reads an operand with ++ or -- behind it, or an assignment to it.
+// postfix reads an operand with ++ or -- after it, or an assignment to it.
 func (p *parser) postfix() Expr {
 	x := p.primary()
 	if !isLvalue(x) {
@@ -249,7 +249,7 @@ func isLvalue(x Expr) bool {
 	return false
 }
 
-// primary reads an operand without what may stand behind it.
+// primary reads an operand without postfix operators.
 func (p *parser) primary() Expr {
 	x, pos := p.tok, p.pos()
 	switch x.kind {
@@ -297,7 +297,7 @@ func (p *parser) primary() Expr {
 	return nil
 }
 
-// regex makes the present slash an expression.
+// regex reads the slash at this position as the start of a regular expression.
 func (p *parser) regex() {
 	x, err := p.lex.regex(p.tok)
 	if err != nil {
@@ -306,7 +306,7 @@ func (p *parser) regex() {
 	p.tok = x
 }
 
-// field reads $x. Only operators that stand before x belong to it.
+// field reads $x. Only operators before x belong to it.
 func (p *parser) field() Expr {
 	defer p.enter()()
 	f := &Field{Pos: p.pos()}
@@ -337,7 +337,7 @@ func (p *parser) preIncrement() Expr {
 	return s
 }
 
-// grouping reads one or several expressions in parentheses.
+// grouping reads one or more expressions in parentheses.
 func (p *parser) grouping() Expr {
 	defer p.enter()()
 	p.next()
@@ -368,7 +368,7 @@ func (p *parser) name() *Name {
 	return n
 }
 
-// arrayName reads what stands behind in.
+// arrayName reads the array after in.
 func (p *parser) arrayName() Expr {
 	if !p.at(tokName) {
 		p.unexpected()
@@ -376,7 +376,7 @@ func (p *parser) arrayName() Expr {
 	return p.array()
 }
 
-// array reads a name with any number of subscripts behind it.
+// array reads a name and any number of subscripts.
 func (p *parser) array() Expr {
 	var x Expr = p.name()
 	for n := 0; p.at(tokLBracket); {
@@ -395,7 +395,7 @@ func (p *parser) array() Expr {
 	return x
 }
 
-// list reads expressions up to a closing lexeme, which it leaves.
+// list reads expressions up to a closing lexeme. It does not consume that lexeme.
 func (p *parser) list(end token) []Expr {
 	var out []Expr
 	for p.newlines(); !p.at(end); p.newlines() {
@@ -422,7 +422,7 @@ func (p *parser) arguments() []Expr {
 	return args
 }
 
-// builtin reads a call of a function of the language.
+// builtin reads a call of a built-in function.
 func (p *parser) builtin() Expr {
 	c := &CallBuiltin{Builtin: builtins[p.tok.text], Pos: p.pos()}
 	p.next()

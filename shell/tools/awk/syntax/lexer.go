@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// source is a unit that is being read.
+// source is a unit during parsing.
 type source struct {
 	unit int
 	text string
@@ -17,14 +17,14 @@ type source struct {
 // lexeme is one lexical element.
 type lexeme struct {
 	kind  token
-	text  string // of names, strings and expressions
+	text  string // for names, strings and regular expressions
 	num   float64
 	unit  int
 	line  int
-	start int // offset of its beginning in the unit's text
+	start int // offset of its start in the unit's text
 }
 
-// lexer cuts units into lexemes. Included units are read where they are named.
+// lexer splits units into lexemes. An included unit is read where it is named.
 type lexer struct {
 	units  []Unit
 	stack  []source // the last is read
@@ -32,12 +32,12 @@ type lexer struct {
 	warn   func(pos Pos, msg string)
 }
 
-// enter begins to read a unit before the rest of the present one.
+// enter begins a unit. The rest of the current unit follows after it.
 func (l *lexer) enter(unit int) {
 	l.stack = append(l.stack, source{unit: unit, text: l.units[unit].Text, line: 1})
 }
 
-// top returns what is being read; nil at the end of all.
+// top returns the current unit, or nil at the end of the last one.
 func (l *lexer) top() *source {
 	if len(l.stack) == 0 {
 		return nil
@@ -45,7 +45,7 @@ func (l *lexer) top() *source {
 	return &l.stack[len(l.stack)-1]
 }
 
-// fail makes the error of a place.
+// fail makes an error at a position.
 func (l *lexer) fail(unit, line, at int, msg string) *Error {
 	e := &Error{Line: line, Msg: msg}
 	if unit >= len(l.units) {
@@ -63,7 +63,7 @@ func (l *lexer) fail(unit, line, at int, msg string) *Error {
 	return e
 }
 
-// leave ends a unit, and begins the next that waits.
+// leave ends a unit and begins the next one in the queue.
 func (l *lexer) leave() {
 	l.stack = l.stack[:len(l.stack)-1]
 	if len(l.stack) == 0 && len(l.queued) > 0 {
@@ -72,7 +72,7 @@ func (l *lexer) leave() {
 	}
 }
 
-// next returns the next lexeme. At the end of each unit stands a newline.
+// next returns the next lexeme. Each unit ends with a newline.
 func (l *lexer) next() (lexeme, error) {
 	s := l.top()
 	if s == nil {
@@ -120,7 +120,7 @@ func (l *lexer) next() (lexeme, error) {
 	return x, nil
 }
 
-// blanks skips what separates lexemes.
+// blanks skips the text between lexemes.
 func (s *source) blanks() {
 	for s.pos < len(s.text) {
 		switch c := s.text[s.pos]; {
@@ -199,7 +199,7 @@ func (s *source) number() float64 {
 	return v
 }
 
-// decimal returns the length of the decimal number that a text begins with.
+// decimal returns the length of the decimal number at the start of a text.
 func decimal(s string) int {
 	n := 0
 	digits := func() {
@@ -263,7 +263,7 @@ func (l *lexer) quoted(s *source, x lexeme) (lexeme, error) {
 	return x, l.fail(s.unit, x.line, x.start, "unterminated string")
 }
 
-// regex reads an expression whose opening slash was taken for a division x.
+// regex reads a regular expression whose opening slash was read as the division x.
 func (l *lexer) regex(x lexeme) (lexeme, error) {
 	s := l.top()
 	if s == nil || s.unit != x.unit {
@@ -273,7 +273,8 @@ func (l *lexer) regex(x lexeme) (lexeme, error) {
 	return l.expression(s, x, tokRegex)
 }
 
-// expression reads up to the closing slash. A slash in brackets does not close.
+// expression reads a regular expression up to the closing slash. A slash in brackets does not close
+// it.
 func (l *lexer) expression(s *source, x lexeme, kind token) (lexeme, error) {
 	var b strings.Builder
 	from := s.pos
@@ -318,13 +319,13 @@ func (l *lexer) expression(s *source, x lexeme, kind token) (lexeme, error) {
 	return x, l.fail(s.unit, s.line, from, "unterminated regexp")
 }
 
-// escapes are the letters of escapes that mean one character.
+// escapes are the letters of one-character escapes.
 const (
 	escapeLetters = `abfnrtv"\/`
 	escapeValues  = "\a\b\f\n\r\t\v\"\\/"
 )
 
-// Unescape replaces the escapes of a string. bad are the escapes that mean nothing.
+// Unescape replaces the escapes of a string. bad are the escapes without a meaning.
 func Unescape(s string) (text string, bad []string) {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s, nil

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Options say how a program is read.
+// Options say how a program is parsed.
 type Options struct {
-	// Include returns a unit that the program asks for by @include; ok is false when it was read
-	// before and is not read again.
+	// Include returns the unit that an @include names. ok is false when the unit was read before
+	// and must be skipped.
 	Include func(name string) (u Unit, ok bool, err error)
-	// Warn takes what is doubtful, and may be nil.
+	// Warn gets warnings about doubtful code. It may be nil.
 	Warn func(unit string, line int, msg string)
-	// Step pays for n lexemes; the program is given up when it returns false.
+	// Step pays for n lexemes. When it returns false, parsing ends.
 	Step func(n int) bool
 	// Eager are names of units to include before the first.
 	Eager []string
@@ -28,7 +28,7 @@ type parser struct {
 	steps int
 
 	noGreater bool // > is a redirection
-	lists     int  // Lists that nothing has taken yet
+	lists     int  // Lists that no construct has used yet
 
 	fn    *Func // being read
 	rule  RuleKind
@@ -37,7 +37,7 @@ type parser struct {
 	space string
 }
 
-// Parse reads a program. The error is an *[Error], or that of Options.Include.
+// Parse parses a program. The error is an *[Error], or the error of Options.Include.
 func Parse(units []Unit, opt Options) (prog *Program, err error) {
 	p := &parser{lex: &lexer{}, prog: &Program{}, opt: opt}
 	if opt.Warn != nil {
@@ -61,7 +61,7 @@ func Parse(units []Unit, opt Options) (prog *Program, err error) {
 		p.lex.queued = p.lex.queued[1:]
 	}
 	defer func() {
-		// Errors unwind the descent: see fail.
+		// An error unwinds the descent: see fail.
 		if r := recover(); r != nil {
 			e, ok := r.(parseError)
 			if !ok {
@@ -75,7 +75,7 @@ func Parse(units []Unit, opt Options) (prog *Program, err error) {
 	return p.prog, nil
 }
 
-// parseError carries an error up the descent.
+// parseError carries an error out of the descent.
 type parseError struct{ error }
 
 // unit adds a unit to the program and returns its number.
@@ -85,7 +85,7 @@ func (p *parser) unit(u Unit) int {
 	return len(p.lex.units) - 1
 }
 
-// fail gives up at the present lexeme.
+// fail ends parsing with an error at the current lexeme.
 func (p *parser) fail(format string, args ...any) {
 	x := p.tok
 	if x.kind == tokEOF {
@@ -98,18 +98,18 @@ func (p *parser) fail(format string, args ...any) {
 	panic(parseError{p.lex.fail(x.unit, x.line, x.start, fmt.Sprintf(format, args...))})
 }
 
-// failAt gives up for a reason that is not the present lexeme.
+// failAt ends parsing with an error at another position.
 func (p *parser) failAt(pos Pos, format string, args ...any) {
 	panic(parseError{&Error{Unit: p.prog.Units[pos.Unit], Line: pos.Line,
 		Msg: "error: " + fmt.Sprintf(format, args...)}})
 }
 
-// refuse gives up a program that is well-formed but can't be run.
+// refuse ends parsing of a program that is well-formed but can't be run.
 func (p *parser) refuse(pos Pos, msg string) {
 	panic(parseError{&Error{Unit: p.prog.Units[pos.Unit], Line: pos.Line, Msg: "fatal: " + msg, Fatal: true}})
 }
 
-// unexpected gives up because the present lexeme can't stand here.
+// unexpected ends parsing because the current lexeme is not allowed here.
 func (p *parser) unexpected() {
 	if p.tok.kind == tokNewline || p.tok.kind == tokEOF {
 		p.fail("unexpected newline or end of string")
@@ -117,7 +117,7 @@ func (p *parser) unexpected() {
 	p.fail("syntax error")
 }
 
-// stepBatch is how many lexemes are paid for at a time.
+// stepBatch is the number of lexemes that are paid for at once.
 const stepBatch = 64
 
 // next reads the next lexeme.
@@ -132,7 +132,7 @@ func (p *parser) next() {
 	p.tok = x
 }
 
-// mark is a place to return to. It is only good for places within one unit.
+// mark is a position to return to. It is valid only within one unit.
 type mark struct {
 	tok   lexeme
 	pos   int
@@ -148,7 +148,7 @@ func (p *parser) mark() mark {
 	return m
 }
 
-// reset returns to a mark; it does nothing when the unit has ended since.
+// reset returns to a mark. It does nothing if the unit has ended since.
 func (p *parser) reset(m mark) {
 	if len(p.lex.stack) != m.depth {
 		p.unexpected()
@@ -159,7 +159,7 @@ func (p *parser) reset(m mark) {
 	}
 }
 
-// peek returns the kind of the lexeme behind the present one.
+// peek returns the kind of the lexeme after the current one.
 func (p *parser) peek() token {
 	m := p.mark()
 	p.next()
@@ -180,7 +180,7 @@ func (p *parser) at(kinds ...token) bool {
 	return false
 }
 
-// eat takes the present lexeme if it is of a kind.
+// eat consumes the current lexeme if it is of a kind.
 func (p *parser) eat(kind token) bool {
 	if p.tok.kind != kind {
 		return false
@@ -211,7 +211,7 @@ func (p *parser) ends() {
 
 func (p *parser) pos() Pos { return Pos{min(p.tok.unit, len(p.prog.Units)-1), p.tok.line} }
 
-// enter goes one level down; the result goes up again.
+// enter goes one level down. The returned function goes up again.
 func (p *parser) enter() func() {
 	if p.depth++; p.depth > MaxDepth {
 		p.fail("program is nested too deeply")
@@ -263,7 +263,7 @@ func (p *parser) directive() {
 	}
 }
 
-// include calls Include, which may be missing.
+// include calls Include, which may be nil.
 func (o *Options) include(name string) (Unit, bool, error) {
 	if o.Include == nil {
 		return Unit{}, false, &Error{Msg: "@include is not supported"}
@@ -271,7 +271,7 @@ func (o *Options) include(name string) (Unit, bool, error) {
 	return o.Include(name)
 }
 
-// ident gives a name its namespace. Names in capitals are everybody's.
+// ident adds the namespace to a name. Names in capitals are global.
 func (p *parser) ident(name string) string {
 	if short, ok := strings.CutPrefix(name, "awk::"); ok {
 		return short
@@ -319,7 +319,7 @@ func (p *parser) function() {
 	p.prog.Funcs = append(p.prog.Funcs, f)
 }
 
-// ruleKinds are the words that stand for a pattern.
+// ruleKinds are the words that replace a pattern.
 var ruleKinds = map[token]RuleKind{tokBegin: RuleBegin, tokEnd: RuleEnd,
 	tokBeginFile: RuleBeginFile, tokEndFile: RuleEndFile}
 

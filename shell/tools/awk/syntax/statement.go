@@ -15,7 +15,7 @@ func (p *parser) block() []Stmt {
 	return body
 }
 
-// body reads what a loop or a choice governs: one statement, which may be empty or a block.
+// body reads the body of a loop or an if: one statement, which may be empty or a block.
 func (p *parser) body() []Stmt {
 	p.newlines()
 	if p.eat(tokSemicolon) {
@@ -37,7 +37,7 @@ func (p *parser) loop() []Stmt {
 	return body
 }
 
-// statement reads one statement with what ends it.
+// statement reads one statement with its end.
 func (p *parser) statement() Stmt {
 	defer p.enter()()
 	pos := p.pos()
@@ -66,7 +66,7 @@ func (p *parser) statement() Stmt {
 	return s
 }
 
-// end reads what ends a simple statement.
+// end reads the end of a simple statement.
 func (p *parser) end() {
 	if p.lists != 0 {
 		p.unexpected()
@@ -93,7 +93,7 @@ func (p *parser) ifStmt() Stmt {
 	p.next()
 	s.Cond = p.condition()
 	s.Then = p.body()
-	// A semicolon and line ends may stand before else; without an else they say nothing.
+	// A semicolon and line ends may stand before else. Without an else they have no meaning.
 	m := p.mark()
 	p.ends()
 	if p.eat(tokElse) {
@@ -148,7 +148,7 @@ func (p *parser) forStmt() Stmt {
 	return s
 }
 
-// forIn reads "name in array) body", or nothing when that is not what stands here.
+// forIn reads "name in array) body". It reads nothing if the text is different.
 func (p *parser) forIn(pos Pos) Stmt {
 	if !p.at(tokName) {
 		return nil
@@ -257,7 +257,7 @@ func (p *parser) simple() Stmt {
 	return &ExprStmt{X: p.single(), Pos: pos}
 }
 
-// optional reads an expression if one stands here.
+// optional reads an expression if there is one here.
 func (p *parser) optional() Expr {
 	if p.at(tokSemicolon, tokNewline, tokRBrace) {
 		return nil
@@ -295,7 +295,7 @@ func (p *parser) deleteStmt() Stmt {
 	return s
 }
 
-// redirects are the lexemes that say where print writes.
+// redirects are the lexemes of redirections for print.
 var redirects = map[token]Redirect{tokGreater: ToFile, tokAppend: ToAppend, tokPipe: ToCommand,
 	tokPipeBoth: ToBoth}
 

@@ -104,7 +104,7 @@ func (m *vm) contains(v, w any, depth int) (bool, error) {
 	return false, errorf("%s and %s cannot have their containment checked", described(v), described(w))
 }
 
-// elements are what .[] gives of an array or an object.
+// elements returns the results of .[] for an array or an object.
 func elements(v any) ([]any, error) {
 	switch v := v.(type) {
 	case []any:
@@ -121,7 +121,7 @@ func (m *vm) sum(v any, _ []any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Strings and arrays are joined at once.
+	// Join strings and arrays in one operation.
 	if n, ok := all[string](list); ok && n > 1 {
 		var b strings.Builder
 		for _, s := range list {

@@ -14,7 +14,7 @@ func (e *env) hop(n int) *env {
 	return e
 }
 
-// lookup finds a name: how many bindings out it is.
+// lookup finds a name. hops is the number of bindings between it and the innermost one.
 func (s *scope) lookup(name string, arity int) (hops int, at *scope, ok bool) {
 	for at = s; at != nil; at, hops = at.up, hops+1 {
 		if at.name == name && (at.arity == arity || arity == 0 && at.def == nil && at.arity == 0) {
@@ -44,10 +44,11 @@ func names(p *gojq.Pattern, out []string) []string {
 	return out
 }
 
-// binder sets the variables of a pattern, which are the innermost bindings of e, and calls next for each way to do so.
+// binder sets the variables of a pattern, which are the innermost bindings of e. It calls next for
+// each possible match.
 type binder func(e *env, v any, next func() error) error
 
-// pattern compiles a pattern; s has its variables.
+// pattern compiles a pattern. s has its variables.
 func (c *compiler) pattern(s *scope, p *gojq.Pattern) (binder, error) {
 	if c.depth++; c.depth > maxNesting {
 		return nil, &CompileError{"program is nested too deeply"}
@@ -274,7 +275,7 @@ func (c *compiler) fold(s *scope, t *gojq.Term) (fn, error) {
 	}, nil
 }
 
-// recurse calls out with a value and, one level after the other, with what f makes of it.
+// recurse passes on a value and then, level by level, the results of f.
 func (m *vm) recurse(f fn) fn {
 	var run fn
 	run = func(e *env, p *path, v any, out out) error {

@@ -7,19 +7,20 @@ import (
 	"unsafe"
 )
 
-// Budget is what a program may use.
+// Budget limits the work and memory of a program.
 type Budget struct {
-	// Step pays for work and reports whether to go on.
+	// Step pays for n steps, and reports whether to go on.
 	Step func(n int) bool
-	// Pay takes memory, or gives it back. Used tells how much is held and may be held.
+	// Pay takes memory; a negative n gives it back. Used returns the memory held and the limit.
 	Pay  func(n int64) error
 	Used func() (used, total int64)
 }
 
-// ErrStop is the error of a program that was ended from outside, or by a limit that has been told of.
+// ErrStop is the error of a program that was ended from outside, or by a limit that has been
+// reported.
 var ErrStop = errors.New("stopped")
 
-// errDepth is the error of a program that calls itself too deeply.
+// errDepth is the error of a program whose calls nest too deeply.
 var errDepth = errors.New("recursion too deep")
 
 const (
@@ -27,11 +28,11 @@ const (
 	callLimit = 50_000  // depth of calls
 	callCost  = 4 << 10 // bytes of stack for one, about
 	callBatch = 256
-	bigValue  = 1 << 10 // bytes from which a value is paid for
+	bigValue  = 1 << 10 // least size in bytes of a value that is paid for by itself
 	refCost   = 16
 	keyCost   = 40
 
-	// What lies beside the reference to a value, and its parts.
+	// Memory besides the reference to a value and its parts.
 	numberCost = 8
 	textCost   = 16
 	arrayCost  = 24
@@ -44,7 +45,7 @@ type purse struct {
 	steps   int
 	depth   int
 	deepest int
-	freed   *atomic.Int64 // bytes of values that have been collected
+	freed   *atomic.Int64 // bytes of garbage-collected values
 	dead    bool          // stopped
 }
 
@@ -62,12 +63,13 @@ func (p *purse) step(n int) error {
 	return nil
 }
 
-// spend is step for functions that have no way to fail: when it is true they end early, and the next step fails.
+// spend is step for functions that can't return an error. When it returns true, they end early, and
+// the next step fails.
 func (p *purse) spend() bool {
 	return p != nil && (p.dead || p.step(1) != nil)
 }
 
-// enter pays for one call; leave gives it back.
+// enter pays for one call. leave gives that back.
 func (p *purse) enter() error {
 	if p.depth++; p.depth > callLimit {
 		p.depth--
@@ -91,7 +93,7 @@ func (p *purse) pay(n int64) error {
 	n -= p.freed.Swap(0)
 	if p.Used != nil && n > 0 {
 		if used, total := p.Used(); total > 0 && used+n > total {
-			runtime.GC() // what looks held may be garbage
+			runtime.GC() // some of the held memory may be garbage
 			n -= p.freed.Swap(0)
 		}
 	}
@@ -102,7 +104,7 @@ func (p *purse) pay(n int64) error {
 	return nil
 }
 
-// hold pays for a value of n bytes until it is garbage; at is where its memory begins.
+// hold pays for a value of n bytes until it is garbage. at is the start of its memory.
 func hold[T any](p *purse, at *T, n int64) error {
 	if p.Pay == nil || at == nil {
 		return nil
@@ -126,7 +128,7 @@ func (p *purse) str(s string) (string, error) {
 	return s, hold(p, unsafe.StringData(s), int64(len(s)))
 }
 
-// value pays for a new array or object, with what is in it and has not been paid for.
+// value pays for a new array or object, and for those of its parts that have not been paid for.
 func (p *purse) value(v any) error {
 	switch v := v.(type) {
 	case string:
@@ -144,7 +146,8 @@ func (p *purse) value(v any) error {
 	return nil
 }
 
-// size is about what a value takes besides the parts that were paid for themselves. It stops counting at limit.
+// size returns the approximate size of a value without the parts that were paid for by themselves.
+// It stops counting at limit.
 func size(v any, limit int64) (n int64) {
 	switch v := v.(type) {
 	case []any:
@@ -163,10 +166,11 @@ func size(v any, limit int64) (n int64) {
 	return n
 }
 
-// partVisits is how much of a part is looked at. Values share parts, so that looking at all of them could take for ever.
+// partVisits limits how much of a part is counted. Values share parts, so counting all of them
+// could take for ever.
 const partVisits = bigValue / refCost
 
-// small is what a part takes when it is too small to have been paid for itself.
+// small returns the size of a part that is too small to be paid for by itself.
 func small(v any, visits *int) (n int64) {
 	switch v := v.(type) {
 	case float64:

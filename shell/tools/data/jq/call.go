@@ -6,13 +6,14 @@ import (
 	"github.com/itchyny/gojq"
 )
 
-// native is a function written in Go. Its arguments are values; all their combinations are tried.
+// native is a function written in Go. Its arguments are values. It is called for all their
+// combinations.
 type native struct {
 	arity int
 	run   func(m *vm, v any, args []any) (any, error)
 }
 
-// call compiles a variable or the call of a function.
+// call compiles a variable or a function call.
 func (c *compiler) call(s *scope, f *gojq.Func) (fn, error) {
 	if f.Name[0] == '$' {
 		return c.variable(s, f.Name)
@@ -66,7 +67,7 @@ func (c *compiler) variable(s *scope, name string) (fn, error) {
 	return nil, compileErrorf("%s is not defined", name)
 }
 
-// argument calls an argument of the function that we're in.
+// argument calls an argument of the enclosing function.
 func (m *vm) argument(hops int) fn {
 	return func(e *env, p *path, v any, out out) error {
 		if err := m.enter(); err != nil {
@@ -78,7 +79,8 @@ func (m *vm) argument(hops int) fn {
 	}
 }
 
-// callDef calls a function written in jq; hops is -1 for a builtin, which sees nothing around it.
+// callDef calls a function written in jq. hops is -1 for a builtin, which sees no bindings around
+// it.
 func (c *compiler) callDef(s *scope, hops int, d *def, f *gojq.Func) (fn, error) {
 	args := make([]fn, len(f.Args))
 	for i, q := range f.Args {
@@ -104,7 +106,8 @@ func (c *compiler) callDef(s *scope, hops int, d *def, f *gojq.Func) (fn, error)
 	}, nil
 }
 
-// callNative calls a function written in Go with all combinations of its arguments, the last in the outer loop.
+// callNative calls a function written in Go with all combinations of its arguments. The outer loop
+// is over the last argument.
 func (c *compiler) callNative(s *scope, n native, args []*gojq.Query) (fn, error) {
 	m := c.m
 	run := func(_ *env, v any, vals []any, out func(any) error) error {
@@ -135,7 +138,7 @@ func (c *compiler) callNative(s *scope, n native, args []*gojq.Query) (fn, error
 	}, nil
 }
 
-// builtin compiles a function of the library, nil when there is none.
+// builtin compiles a function of the library. It returns nil when there is none.
 func (c *compiler) builtin(name string) (*def, error) {
 	if d, ok := c.defs[name]; ok {
 		return d, nil

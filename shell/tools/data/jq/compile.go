@@ -8,7 +8,7 @@ import (
 	"github.com/itchyny/gojq"
 )
 
-// path is where a value comes from, innermost step first. nil means that nobody asks.
+// path is the origin of a value, innermost step first. nil means that the path is not needed.
 type path struct {
 	up  *path
 	key any
@@ -16,10 +16,10 @@ type path struct {
 
 var (
 	rootPath = &path{}
-	noPath   = &path{} // of a value that comes from nowhere
+	noPath   = &path{} // for a value without a path
 )
 
-// then returns the path of a part.
+// then returns the path of a part of the value.
 func (p *path) then(key any) *path {
 	if p == nil {
 		return nil
@@ -27,7 +27,7 @@ func (p *path) then(key any) *path {
 	return &path{p, key}
 }
 
-// lost is the path of a new value.
+// lost returns the path of a newly computed value.
 func (p *path) lost() *path {
 	if p == nil {
 		return nil
@@ -52,10 +52,11 @@ func (p *path) list() []any {
 // out takes one result.
 type out func(p *path, v any) error
 
-// fn is a compiled expression: it calls out with each result.
+// fn is a compiled expression. It calls out with each result.
 type fn func(e *env, p *path, v any, out out) error
 
-// env is a chain of what is bound: a variable, a function's argument, or the place of a definition.
+// env is a chain of bindings. A binding is a variable, a function's argument, or the place of a
+// definition.
 type env struct {
 	up  *env
 	val any
@@ -71,11 +72,11 @@ type scope struct {
 	def   *def   // of a definition
 }
 
-// def is a function defined in jq.
+// def is a function written in jq.
 type def struct {
 	src  *gojq.FuncDef
 	body fn
-	in   *scope // what its body sees: the scope of the definition itself
+	in   *scope // the scope of its body, which is that of the definition itself
 }
 
 const maxSource = 512 << 10 // bytes of a program
@@ -99,7 +100,7 @@ type vm struct {
 	natives map[string]native // of all; for builtins
 }
 
-// Options are a program's surroundings.
+// Options describe a program's environment.
 type Options struct {
 	Budget   Budget
 	Vars     map[string]any      // without $
@@ -110,9 +111,9 @@ type Options struct {
 	Now      func() float64
 	FileName func() any
 	Line     func() int
-	Load     func(file string) (string, error) // of modules; nil where there are none
+	Load     func(file string) (string, error) // loads modules; nil where there are none
 	Paths    []string                          // where modules are looked for
-	Home     string                            // ~, for paths that begin with it
+	Home     string                            // replaces ~ at the start of paths
 }
 
 // Program is a compiled program.
@@ -121,7 +122,7 @@ type Program struct {
 	m   *vm
 }
 
-// CompileError is a program that can't be run.
+// CompileError is the error of a program that can't be run.
 type CompileError struct{ Text string }
 
 // Error implements error.
@@ -131,7 +132,7 @@ func compileErrorf(format string, args ...any) error {
 	return &CompileError{fmt.Sprintf(format, args...)}
 }
 
-// Compile makes a program of its source.
+// Compile compiles the source of a program.
 func Compile(src string, o Options) (p *Program, err error) {
 	if len(src) > maxSource {
 		return nil, &CompileError{"program too long"}
@@ -155,7 +156,8 @@ func Compile(src string, o Options) (p *Program, err error) {
 	return &Program{run, m}, nil
 }
 
-// Run calls fn with each result for one input. The error of the program itself is a *ValueError, a *Halt or ErrStop.
+// Run calls fn with each result for one input. An error of the program itself is a *ValueError, a
+// *Halt or ErrStop.
 func (p *Program) Run(v any, fn func(v any) error) error {
 	p.m.depth = 0
 	err := p.run(nil, nil, v, func(_ *path, v any) error {
@@ -177,7 +179,7 @@ func (p *Program) Run(v any, fn func(v any) error) error {
 	return err
 }
 
-// outside is an error of who takes the results.
+// outside is an error of the function that receives the results.
 type outside struct{ err error }
 
 func (o *outside) Error() string { return o.err.Error() }
@@ -187,7 +189,7 @@ type breaking struct{ label *env }
 
 func (*breaking) Error() string { return "break" }
 
-// query compiles a query with the names of a scope.
+// query compiles a query. s has the names that it sees.
 func (c *compiler) query(s *scope, q *gojq.Query) (fn, error) {
 	if c.depth++; c.depth > maxNesting {
 		return nil, &CompileError{"program is nested too deeply"}
@@ -250,7 +252,7 @@ func (c *compiler) query(s *scope, q *gojq.Query) (fn, error) {
 	return nil, compileErrorf("operator %v is not supported", q.Op)
 }
 
-// updated are the operators of assignments.
+// updated maps the assignment operators to their arithmetic operators.
 var updated = map[gojq.Operator]gojq.Operator{gojq.OpUpdateAdd: gojq.OpAdd, gojq.OpUpdateSub: gojq.OpSub, gojq.OpUpdateMul: gojq.OpMul,
 	gojq.OpUpdateDiv: gojq.OpDiv, gojq.OpUpdateMod: gojq.OpMod}
 
@@ -260,7 +262,7 @@ func constant(v any) fn {
 	return func(_ *env, p *path, _ any, out out) error { return out(p.lost(), v) }
 }
 
-// binary applies an operator to all pairs, the right side in the outer loop.
+// binary applies an operator to all pairs. The outer loop is over the right side.
 func (c *compiler) binary(left, right fn, op func(a, b any) (any, error)) fn {
 	m := c.m
 	return func(e *env, p *path, v any, out out) error {
@@ -313,13 +315,13 @@ func alternative(left, right fn) fn {
 	}
 }
 
-// fatal reports whether an error is none that try catches.
+// fatal reports whether try can't catch an error.
 func fatal(err error) bool {
 	var v *ValueError
 	return err != nil && !errors.As(err, &v) && !errors.Is(err, errDepth)
 }
 
-// withDefs compiles a query behind definitions.
+// withDefs compiles a query that follows definitions.
 func (c *compiler) withDefs(s *scope, q *gojq.Query) (fn, error) {
 	n := len(q.FuncDefs)
 	for _, d := range q.FuncDefs {
@@ -350,8 +352,8 @@ func (c *compiler) define(s *scope, src *gojq.FuncDef) (*scope, error) {
 	return s, c.body(d)
 }
 
-// body compiles a definition: its environment is that of the definition, then the arguments in order, and after each
-// $argument its value.
+// body compiles a definition. Its environment is that of the definition, then the arguments in
+// order, and after each $argument its value.
 func (c *compiler) body(d *def) error {
 	inner := d.in
 	for _, a := range d.src.Args {
@@ -361,7 +363,7 @@ func (c *compiler) body(d *def) error {
 			inner = &scope{inner, a, 0, nil}
 		}
 	}
-	var values []int // hops from the end of the arguments
+	var values []int // hops, counted from the end of the arguments
 	for i, a := range d.src.Args {
 		if a[0] == '$' {
 			values = append(values, len(d.src.Args)-1-i)

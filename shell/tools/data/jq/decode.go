@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Decoder reads JSON values, one after the other, with as much of its input as they need.
+// Decoder reads JSON values one after the other. It reads only as much of its input as they need.
 type Decoder struct {
 	r      io.Reader
 	buf    []byte
 	pos    int
 	err    error // of r
 	p      *purse
-	Lines  int // line ends read, to the end of the line that the last value ended on
+	Lines  int // lines read, including the line on which the last value ended
 	line   int // line ends before pos
 	col    int
 	start  bool // nothing was read
@@ -21,10 +21,10 @@ type Decoder struct {
 	part   int64 // paid for what is being read
 }
 
-// NewDecoder returns a decoder that spends b.
+// NewDecoder returns a decoder that pays from b.
 func NewDecoder(r io.Reader, b Budget) *Decoder { return &Decoder{r: r, p: newPurse(b), start: true} }
 
-// SyntaxError is an input that isn't JSON.
+// SyntaxError is the error of an input that isn't JSON.
 type SyntaxError struct {
 	Text      string
 	Line, Col int
@@ -66,7 +66,7 @@ func (d *Decoder) fill() bool {
 	return len(d.buf) > d.pos
 }
 
-// peek returns the next byte, 0 at the end.
+// peek returns the next byte, or 0 at the end.
 func (d *Decoder) peek() byte {
 	if d.pos < len(d.buf) || d.fill() {
 		return d.buf[d.pos]
@@ -108,7 +108,8 @@ func (d *Decoder) fail(text string) error {
 	return &SyntaxError{text, d.line + 1, d.col + 1}
 }
 
-// Next returns the next value; at the end the error is io.EOF. After a SyntaxError there is nothing more.
+// Next returns the next value. At the end the error is io.EOF. After a SyntaxError no value can be
+// read.
 func (d *Decoder) Next() (any, error) {
 	if d.failed || !d.space() {
 		if d.err != nil && d.err != io.EOF {
@@ -132,7 +133,7 @@ func (d *Decoder) Next() (any, error) {
 		d.failed = true
 		return nil, err
 	}
-	// A value that ends in the middle of a line has had the whole line read.
+	// If a value ends in the middle of a line, count the whole line as read.
 	for i := d.pos; i < len(d.buf); i++ {
 		if d.buf[i] == '\n' {
 			d.Lines++
@@ -142,13 +143,13 @@ func (d *Decoder) Next() (any, error) {
 	return v, d.p.value(v)
 }
 
-// some pays for a part of a value; the whole is paid for when it is there.
+// some pays for a part of a value during reading. The complete value is paid for at its end.
 func (d *Decoder) some(n int64) error {
 	d.part += n
 	return d.p.pay(n)
 }
 
-// Rest returns what is left, unread.
+// Rest returns the bytes that were not used.
 func (d *Decoder) Rest() []byte { return d.buf[d.pos:] }
 
 func (d *Decoder) value(depth int) (any, error) {

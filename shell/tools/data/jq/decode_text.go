@@ -62,7 +62,7 @@ func (d *Decoder) number() (any, error) {
 	return v, nil
 }
 
-// parseNumber reads a number; integers that a float64 would change stay as they are.
+// parseNumber parses a number. It keeps the digits of an integer that a float64 would change.
 func parseNumber(s string) (any, bool) {
 	if s == "" || strings.ContainsAny(s, "_xXpPiInN") || s[0] == '+' {
 		return nil, false
@@ -90,7 +90,7 @@ func parseNumber(s string) (any, bool) {
 }
 
 func (d *Decoder) str() (string, error) {
-	// Most strings are whole in the buffer and have no escapes.
+	// Most strings are completely in the buffer and have no escapes.
 	for i := d.pos; i < len(d.buf); i++ {
 		c := d.buf[i]
 		if c == '"' {

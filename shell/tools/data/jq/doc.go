@@ -1,14 +1,17 @@
-// Package jq is the language of jq: JSON values whose keys keep their order, a reader and a writer of JSON, and an
-// evaluator. The grammar is parsed by github.com/itchyny/gojq; its evaluator is not used, because its objects are Go maps and
-// forget the order of keys, which every user of jq sees.
+// Package jq implements the language of jq. It has JSON values whose keys keep their order, a
+// reader and a writer of JSON, and an evaluator. The module github.com/itchyny/gojq parses the
+// grammar. Its evaluator is not used: its objects are Go maps, which lose the order of keys, and
+// every user of jq sees that order.
 //
 // # How programs run
 //
-// [Compile] turns a program into functions that pass each result to a continuation, so that nothing is computed that nobody
-// asks for. The same functions follow paths when one is asked for: path(f), assignments and del need no second evaluator.
+// [Compile] turns a program into functions that pass each result to a continuation. So a result is
+// computed only when it is needed. The same functions also follow paths when the caller needs them:
+// path(f), assignments and del need no second evaluator.
 //
 // # Threats
 //
-// Programs and inputs are hostile. Every function that runs pays a step of a [Budget], values of more than a kilobyte pay
-// memory until the garbage collector has taken them, and recursion, nesting of values and length of programs are bounded.
+// Programs and inputs are hostile. Every function that runs pays a step of a [Budget]. Values of
+// more than a kilobyte pay for memory until the garbage collector frees them. Recursion, nesting of
+// values and length of programs are limited.
 package jq

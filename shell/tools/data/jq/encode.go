@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Style is how values are written.
+// Style says how values are written.
 type Style struct {
 	Indent string // "" writes one line
 	Sort   bool   // keys in order
@@ -14,7 +14,7 @@ type Style struct {
 	Color  bool
 }
 
-// The colours of jq 1.7, by rank of type, and of keys.
+// colors are the colours of jq 1.7, by rank of type, and the colour of keys.
 var colors = [...]string{"\x1b[1;30m", "\x1b[0;39m", "\x1b[0;39m", "\x1b[0;39m", "\x1b[0;32m", "\x1b[1;39m", "\x1b[1;39m"}
 
 const (
@@ -25,8 +25,8 @@ const (
 // Append appends a value as JSON.
 func Append(b []byte, v any, s Style) []byte { return (&writer{Style: s}).value(b, v, 0) }
 
-// Text is a value as JSON in one line. One of more than maxText bytes is cut: parts may be shared, so that a small value can
-// be a text without end.
+// Text returns a value as JSON in one line. A text of more than maxText bytes is cut: parts may be
+// shared, so a small value can have an endless text.
 func Text(v any) string { return string((&writer{max: maxText}).value(nil, v, 0)) }
 
 const maxText = 32 << 20
@@ -41,7 +41,7 @@ func (p *purse) text(v any) (string, error) {
 	return s, err
 }
 
-// appendTo is Append, paid for while it goes on.
+// appendTo is Append, and pays while it writes.
 func (p *purse) appendTo(b []byte, v any, s Style) ([]byte, error) {
 	w := &writer{Style: s, p: p, paid: int64(len(b))}
 	before := w.paid
@@ -55,23 +55,24 @@ func (p *purse) appendTo(b []byte, v any, s Style) ([]byte, error) {
 	return b, nil
 }
 
-// Printer writes values and pays for it: parts may be shared, so that a small value can be a long text.
+// Printer writes values and pays for that: parts may be shared, so a small value can have a long
+// text.
 type Printer struct{ p *purse }
 
-// NewPrinter returns a printer that spends b.
+// NewPrinter returns a printer that pays from b.
 func NewPrinter(b Budget) *Printer { return &Printer{newPurse(b)} }
 
-// Append is the function Append, paid for while it goes on. Its error is ErrStop.
+// Append is the function Append, and pays while it writes. Its error is ErrStop.
 func (p *Printer) Append(b []byte, v any, s Style) ([]byte, error) { return p.p.appendTo(b, v, s) }
 
 type writer struct {
 	Style
 	p    *purse
 	paid int64 // of the text
-	max  int   // bytes from which nobody wants more, 0 for never
+	max  int   // bytes after which writing may stop, 0 for no limit
 }
 
-// enough reports whether to write no more.
+// enough reports whether to stop writing.
 func (w *writer) enough(b []byte) bool {
 	if w.max > 0 && len(b) > w.max || w.p.spend() {
 		return true
@@ -147,7 +148,7 @@ func (w *writer) array(b []byte, v []any, depth int) []byte {
 	return append(b, ']')
 }
 
-// mark writes punctuation in its container's colour.
+// mark writes punctuation in the colour of its container.
 func (w *writer) mark(b []byte, s string, kind int) []byte {
 	if w.Color {
 		b = append(b, colors[kind]...)
@@ -201,7 +202,7 @@ func (w *writer) object(b []byte, o *Object, depth int) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// str writes a string in quotes. What isn't UTF-8 becomes U+FFFD.
+// str writes a string in quotes. Bytes that aren't UTF-8 become U+FFFD.
 func (w *writer) str(b []byte, s string) []byte {
 	b = append(b, '"')
 	start := 0
@@ -251,7 +252,8 @@ func appendU(b []byte, r rune) []byte {
 	return append(b, '\\', 'u', hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
 }
 
-// appendNumber writes a number as jq does: the fewest digits that are read back as the same number.
+// appendNumber writes a number as jq does: with the fewest digits that give the same number when
+// read.
 func appendNumber(b []byte, f float64) []byte {
 	switch {
 	case math.IsNaN(f):

@@ -37,7 +37,7 @@ var formats = map[string]func(m *vm, v any) (string, error){
 // json is a value as JSON.
 func (m *vm) json(v any) (string, error) { return m.text(v) }
 
-// toText is a value as text: a string as it is, anything else as JSON.
+// toText returns a value as text: a string unchanged, any other value as JSON.
 func toText(m *vm, v any) (string, error) {
 	if s, ok := v.(string); ok {
 		return s, nil

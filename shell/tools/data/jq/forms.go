@@ -8,7 +8,7 @@ func pathForm(m *vm, a []fn) fn {
 	}
 }
 
-// limit passes on the first n results, or all but them.
+// limit passes on the first n results, or with skip all others.
 func (m *vm) limit(count, body fn, skip bool) fn {
 	return func(e *env, p *path, v any, out out) error {
 		return count(e, nil, v, func(_ *path, c any) error {
@@ -60,7 +60,7 @@ func lastForm(m *vm, a []fn) fn {
 	}
 }
 
-// untilForm is until(cond; update), as a loop where update has one result.
+// untilForm is until(cond; update). It is a loop where update has one result.
 func untilForm(m *vm, a []fn) fn {
 	var run fn
 	run = func(e *env, p *path, v any, out out) error {
@@ -195,7 +195,8 @@ func inputsForm(m *vm, _ []fn) fn {
 	}
 }
 
-// quantifier is any or all: of the input, of a condition on its parts, or of a generator and a condition.
+// quantifier is any or all: for the input, for a condition on its parts, or for a generator and a
+// condition.
 func quantifier(want bool) func(m *vm, n int, a []fn) fn {
 	return func(m *vm, n int, a []fn) fn {
 		if n > 2 {

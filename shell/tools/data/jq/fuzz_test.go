@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// budget ends what runs for long or takes much.
+// budget returns a budget that ends long or large runs.
 func budget(steps, bytes int64) Budget {
 	return Budget{
 		Step: func(n int) bool { steps -= int64(n); return steps > 0 },
@@ -21,7 +21,7 @@ func budget(steps, bytes int64) Budget {
 	}
 }
 
-// FuzzProgram runs any program on any input: no panic, and an end by the budget.
+// FuzzProgram runs any program on any input. It must not panic, and the budget must end it.
 func FuzzProgram(f *testing.F) {
 	for _, s := range [][2]string{
 		{".", `{"a":[1,2.5,"x",null,true]}`}, {".a[1:] |= map(.+1)", `{"a":[1,2,3]}`}, {`[paths] | length, (.. | numbers)`, `[[1],{"a":2}]`},
@@ -60,7 +60,8 @@ func FuzzProgram(f *testing.F) {
 	})
 }
 
-// FuzzDecode reads any input; what was read is written and read again as the same.
+// FuzzDecode reads any input. A value that was read must be the same after writing and reading it
+// again.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{`{"a":[1,-2.5e3,"\u00e9\ud83d\ude00\n",null,true]} 2 "x"`, `[`, `{"a"`, "\x1e1\n", "nan Infinity", `"\ud800"`, "\xff", "1e999 -0 00 .5 1.", "\ufeff[]"} {
 		f.Add(s)

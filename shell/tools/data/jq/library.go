@@ -8,7 +8,7 @@ import (
 	"github.com/itchyny/gojq"
 )
 
-// kinds are the builtins that let values of some kind through, and their conditions.
+// kinds are the builtins that pass on only values of some kind, with their conditions.
 var kinds = map[string]string{
 	"values":    `. != null`,
 	"nulls":     `. == null`,
@@ -23,7 +23,7 @@ var kinds = map[string]string{
 	"normals":   `isnormal`,
 }
 
-// source is what is easiest to say in jq itself. Names that begin with _ are not for programs.
+// source has the builtins that are easiest to write in jq. Names that begin with _ are internal.
 const source = `
 def map_values(f): .[] |= f;
 def with_entries(f): to_entries | map(f) | from_entries;

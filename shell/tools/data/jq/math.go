@@ -72,7 +72,7 @@ func addMath(add func(string, int, func(m *vm, v any, a []any) (any, error))) {
 	add("infinite", 0, func(*vm, any, []any) (any, error) { return math.Inf(1), nil })
 	add("nan", 0, func(*vm, any, []any) (any, error) { return math.NaN(), nil })
 	add("abs", 0, func(_ *vm, v any, _ []any) (any, error) {
-		if Compare(v, 0.0) < 0 { // as of old, also null and booleans
+		if Compare(v, 0.0) < 0 { // as in older versions of jq, also for null and booleans
 			return negate(v)
 		}
 		return v, nil

@@ -11,11 +11,11 @@ import (
 	"github.com/itchyny/gojq"
 )
 
-// module is a file of definitions, or the program itself, with what it has imported.
+// module is a file of definitions, or the program itself, with its imports.
 type module struct {
-	dir  string          // that search paths are relative to
-	defs map[string]*def // by name/arity, those of others as alias::name/arity
-	vars map[string]any  // data, by $name and $name::name
+	dir  string          // search paths are relative to it
+	defs map[string]*def // by name/arity, imported ones by alias::name/arity
+	vars map[string]any  // imported data, by $name and $name::name
 	own  []string        // names of its own definitions
 }
 
@@ -25,7 +25,7 @@ func newModule(dir string) *module {
 
 const maxModules = 100
 
-// home includes ~/.jq where that is a file.
+// home includes ~/.jq if that is a file.
 func (c *compiler) home() error {
 	if c.m.opts.Load == nil || c.m.opts.Home == "" {
 		return nil
@@ -33,7 +33,7 @@ func (c *compiler) home() error {
 	file := filepath.Join(c.m.opts.Home, ".jq")
 	text, err := c.m.opts.Load(file)
 	if err != nil {
-		return nil // there is none, or it is a directory
+		return nil // it is missing, or a directory
 	}
 	m, err := c.parseModule(file, text)
 	if err == nil {
@@ -42,7 +42,7 @@ func (c *compiler) home() error {
 	return err
 }
 
-// take makes another module's definitions known, behind an alias if there is one.
+// take adds another module's definitions, with a prefix if there is an alias.
 func (m *module) take(from *module, alias string) {
 	if alias != "" {
 		alias += "::"
@@ -52,7 +52,7 @@ func (m *module) take(from *module, alias string) {
 	}
 }
 
-// imports loads what a module asks for, in order.
+// imports loads a module's imports in order.
 func (c *compiler) imports(into *module, list []*gojq.Import) error {
 	for _, i := range list {
 		data := strings.HasPrefix(i.ImportAlias, "$")
@@ -99,7 +99,7 @@ func (m *vm) all(text string) ([]any, error) {
 	}
 }
 
-// find looks for a module's file: NAME.jq or NAME/NAME.jq, with .json for data.
+// find returns a module's file: NAME.jq or NAME/NAME.jq, with .json for data.
 func (c *compiler) find(into *module, name string, meta *gojq.ConstObject, data bool) (file, text string, err error) {
 	o := c.m.opts
 	if o.Load == nil {
@@ -151,7 +151,7 @@ func (c *compiler) find(into *module, name string, meta *gojq.ConstObject, data 
 	return "", "", compileErrorf("module not found: %s\n", name)
 }
 
-// parseModule compiles the definitions of a file, once.
+// parseModule compiles the definitions of a file. It does so once per file.
 func (c *compiler) parseModule(file, text string) (*module, error) {
 	if m := c.loaded[file]; m != nil {
 		return m, nil
@@ -167,7 +167,7 @@ func (c *compiler) parseModule(file, text string) (*module, error) {
 		return nil, compileErrorf("syntax error: %v in %s", err, file)
 	}
 	m := newModule(filepath.Dir(file))
-	c.loaded[file] = m // a module that imports itself finds what it has so far
+	c.loaded[file] = m // a module that imports itself gets its definitions so far
 	if err := c.imports(m, q.Imports); err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func (c *compiler) parseModule(file, text string) (*module, error) {
 	return m, nil
 }
 
-// moduleMeta is modulemeta: what a module says of itself, asks for and defines.
+// moduleMeta is modulemeta: a module's metadata, imports and definitions.
 func (m *vm) moduleMeta(v any, _ []any) (any, error) {
 	name, ok := v.(string)
 	if !ok {
@@ -224,7 +224,7 @@ func (m *vm) moduleMeta(v any, _ []any) (any, error) {
 	return out, m.value(out)
 }
 
-// constObject is an object of the syntax, in the order in which it is written.
+// constObject converts an object of the syntax tree, with its keys in source order.
 func constObject(o *gojq.ConstObject) *Object {
 	if o == nil {
 		return NewObject(4)
@@ -259,8 +259,8 @@ func constTerm(t *gojq.ConstTerm) any {
 	return t.Str
 }
 
-// syntaxError is the error of a program that can't be parsed. What the parser calls unexpected in a module's header has
-// words of its own.
+// syntaxError returns the error for a program that can't be parsed. It has special messages for
+// unexpected tokens in a module's header.
 func syntaxError(src string, err error) error {
 	rest := strings.TrimSpace(src)
 	word := rest
@@ -291,7 +291,7 @@ func syntaxError(src string, err error) error {
 	return &CompileError{"syntax error: " + err.Error()}
 }
 
-// builtins lists what may be called without a definition.
+// builtins lists the functions that can be called without a definition.
 func builtins(m *vm, _ any, _ []any) (any, error) {
 	out := []any{}
 	add := func(name string) {

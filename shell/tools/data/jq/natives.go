@@ -175,7 +175,7 @@ var natives = sync.OnceValue(func() map[string]native {
 	return all
 })
 
-// toEntries is an object as a list of keys and values. An array has its indexes as keys.
+// toEntries returns an object as a list of keys and values. An array's keys are its indexes.
 func toEntries(v any) ([]any, error) {
 	entry := func(key, value any) *Object {
 		o := NewObject(2)

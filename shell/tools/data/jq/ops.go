@@ -8,13 +8,13 @@ import (
 	"github.com/itchyny/gojq"
 )
 
-// errorf makes an error that a program may catch.
+// errorf makes an error that a program can catch.
 func errorf(format string, args ...any) error {
 	s := fmt.Sprintf(format, args...)
 	return &ValueError{Value: s}
 }
 
-// clip is a value as JSON, cut for a message.
+// clip returns a value as JSON, shortened for a message.
 func clip(v any) string {
 	s := string((&writer{max: 64}).value(nil, v, 0))
 	if len(s) > 14 {
@@ -27,7 +27,7 @@ func clip(v any) string {
 	return s
 }
 
-// described is a value for a message: "number (1)".
+// described returns a value's description for a message: "number (1)".
 func described(v any) string { return TypeName(v) + " (" + clip(v) + ")" }
 
 func negate(v any) (any, error) {
@@ -221,7 +221,7 @@ func (m *vm) div(a, b any) (any, error) {
 	return nil, errorf("%s and %s cannot be divided", described(a), described(b))
 }
 
-// split cuts a string; the empty string has no parts.
+// split splits a string. The empty string has no parts.
 func (m *vm) split(s, sep string) (any, error) {
 	out := []any{}
 	if s == "" {

@@ -6,7 +6,7 @@ import (
 	"github.com/itchyny/gojq"
 )
 
-// index compiles an access to a part of what run results in.
+// index compiles an access to a part of each result of run.
 func (c *compiler) index(s *scope, run fn, x *gojq.Index) (fn, error) {
 	if x.IsSlice {
 		return c.slice(s, run, x)
@@ -86,7 +86,7 @@ func sliceKey(from, to any) *Object {
 	return k
 }
 
-// iterate calls out with each part of what run results in.
+// iterate passes on each part of each result of run.
 func (m *vm) iterate(run fn) fn {
 	return func(e *env, p *path, v any, out out) error {
 		return run(e, p, v, func(p *path, v any) error {
@@ -182,7 +182,7 @@ func (m *vm) at(v, k any) (any, error) {
 	return nil, errorf("Cannot index %s with %s", TypeName(v), TypeName(k))
 }
 
-// bounds resolves a slice against a length.
+// bounds computes the limits of a slice for a length.
 func bounds(k *Object, n int) (from, to int, err error) {
 	one := func(name string, other float64, round func(float64) float64) (float64, error) {
 		v, _ := k.Get(name)
@@ -209,7 +209,7 @@ func bounds(k *Object, n int) (from, to int, err error) {
 	return int(a), max(int(b), int(a)), err
 }
 
-// sliceString cuts by characters.
+// sliceString returns a slice of a string, counted in characters.
 func sliceString(s string, k *Object) (any, error) {
 	n, ascii := 0, true
 	for i := range s {

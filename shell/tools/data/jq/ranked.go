@@ -2,13 +2,13 @@ package jq
 
 import "slices"
 
-// ranked is an element with the key that it is sorted by.
+// ranked is an element with its sort key.
 type ranked struct {
 	key []any
 	val any
 }
 
-// keyed gives a function the elements of its input with their keys.
+// keyed makes a builtin from a function of the input's elements with their keys.
 func keyed(f func(m *vm, a []ranked) (any, error)) func(m *vm, a []fn) fn {
 	return func(m *vm, a []fn) fn {
 		return func(e *env, p *path, v any, out out) error {
@@ -91,7 +91,7 @@ func (m *vm) uniqueBy(a []ranked) (any, error) {
 	return out, err
 }
 
-// extreme returns the first least or the last greatest element.
+// extreme returns the first of the least elements, or the last of the greatest.
 func (m *vm) extreme(a []ranked, sign int) any {
 	var best any
 	for i, r := range a {

@@ -7,7 +7,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/regex"
 )
 
-// Expressions are Perl's as Oniguruma has them. What can be, runs in linear time; the rest is paid for by steps.
+// Expressions have Perl's syntax as Oniguruma reads it. Most run in linear time. The others pay by
+// steps.
 
 // regex compiles a pattern with jq's flags.
 func (m *vm) regex(pattern string, flags any) (re *regex.Regexp, global, noEmpty bool, err error) {
@@ -63,7 +64,7 @@ func (m *vm) regex(pattern string, flags any) (re *regex.Regexp, global, noEmpty
 	return re, global, noEmpty, nil
 }
 
-// onigurumaWords are Oniguruma's words for what PCRE says.
+// onigurumaWords maps PCRE's messages to Oniguruma's.
 var onigurumaWords = [][2]string{
 	{"missing closing parenthesis", "end pattern with unmatched parenthesis"},
 	{"unmatched closing parenthesis", "unmatched close parenthesis"},
@@ -74,7 +75,8 @@ var onigurumaWords = [][2]string{
 	{"\\ at end of pattern", "end pattern at escape"},
 }
 
-// oniguruma says in Perl's words what Oniguruma sees otherwise: $ matches before a last newline too, and \h is an h.
+// oniguruma translates an expression from Oniguruma's meaning to Perl's: $ also matches before a
+// last newline, and \h is an h.
 func oniguruma(s string) string {
 	var b strings.Builder
 	class := 0
@@ -109,7 +111,7 @@ func oniguruma(s string) string {
 	return b.String()
 }
 
-// strip removes what the extended syntax does not count: spaces and comments.
+// strip removes the spaces and comments that the extended syntax ignores.
 func strip(s string) string {
 	var b strings.Builder
 	class := false
@@ -193,15 +195,15 @@ func (m *vm) matches(v, pattern, flags any, testing bool) (any, error) {
 	return out, m.value(out)
 }
 
-// finder makes the objects of matches in one string.
+// finder makes the result objects for matches in one string.
 type finder struct {
 	s         string
 	names     []string
 	ascii     bool
-	at, chars int // a place in bytes and in characters
+	at, chars int // the same position in bytes and in characters
 }
 
-// offset is a place in characters; places come mostly in order.
+// offset converts a position to characters. It is fast for positions in ascending order.
 func (f *finder) offset(i int) float64 {
 	switch {
 	case f.ascii:
@@ -225,7 +227,7 @@ func (f *finder) match(loc []int) *Object {
 	for i := 2; i < len(loc); i += 2 {
 		c := NewObject(4)
 		switch {
-		case text == "": // as jq has it, whether the group matched or not
+		case text == "": // as in jq, even if the group did not match
 			c.Set("offset", start)
 			c.Set("length", 0.0)
 			c.Set("string", "")

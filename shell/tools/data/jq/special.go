@@ -22,10 +22,11 @@ func (c *compiler) special(s *scope, f *gojq.Func) (fn, bool, error) {
 	return build(c.m, len(a), a), true, nil
 }
 
-// specials make functions of their arguments. Asked with no arguments they say whether they take that many.
+// specials make functions from their arguments. Called without arguments, they report whether they
+// accept n arguments.
 var specials map[string]func(m *vm, n int, a []fn) fn
 
-// form is a special of a fixed number of arguments.
+// form makes a special with a fixed number of arguments.
 func form(arity int, build func(m *vm, a []fn) fn) func(m *vm, n int, a []fn) fn {
 	return func(m *vm, n int, a []fn) fn {
 		switch {
@@ -38,7 +39,7 @@ func form(arity int, build func(m *vm, a []fn) fn) func(m *vm, n int, a []fn) fn
 	}
 }
 
-// errEnough ends a generator that has given enough.
+// errEnough ends a generator when no more results are needed.
 type errEnough struct{ _ byte }
 
 func (*errEnough) Error() string { return "enough" }

@@ -66,7 +66,7 @@ func addStrings(add func(string, int, func(m *vm, v any, a []any) (any, error)))
 	add("rindex", 1, func(m *vm, v any, a []any) (any, error) { return m.indexOf(v, a[0], true) })
 }
 
-// asciiCase changes the case of ASCII letters between from and to.
+// asciiCase changes the case of the ASCII letters from from to to.
 func asciiCase(s string, from, to byte) string {
 	b := []byte(s)
 	for i, c := range b {
@@ -151,7 +151,8 @@ func trimmed(v, w any, f func(s, t string) string) any {
 	return v
 }
 
-// indices is where something occurs: in a string by characters, in an array as an element or a run of elements.
+// indices returns the positions of a value: in a string by characters, in an array as an element or
+// a run of elements.
 func (m *vm) indices(v, w any) (any, error) {
 	out := []any{}
 	switch v := v.(type) {

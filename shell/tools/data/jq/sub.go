@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// subForm is sub and gsub: the replacement is a program that sees the named captures.
+// subForm is sub and gsub. The replacement is a program that sees the named captures.
 func subForm(global string) func(m *vm, n int, a []fn) fn {
 	return func(m *vm, n int, a []fn) fn {
 		switch {
@@ -40,7 +40,8 @@ func subForm(global string) func(m *vm, n int, a []fn) fn {
 	}
 }
 
-// substitution builds the results of sub and gsub: the n-th of them has the n-th replacement of every match.
+// substitution builds the results of sub and gsub. The n-th result has the n-th replacement of
+// every match.
 type substitution struct {
 	m       *vm
 	in      string
@@ -48,7 +49,7 @@ type substitution struct {
 	results []*strings.Builder
 }
 
-// cut returns a part of the input, by characters.
+// cut returns a part of the input, counted in characters.
 func (s *substitution) cut(from, to int) string {
 	if s.chars == nil {
 		return s.in[from:to]
@@ -107,7 +108,7 @@ func (s *substitution) run(e *env, str fn, matches []any, out func(string) error
 	return nil
 }
 
-// captured is the object of a match's named groups.
+// captured returns the object of a match's named groups.
 func captured(match *Object) any {
 	o := NewObject(2)
 	caps, _ := match.Get("captures")
@@ -128,7 +129,8 @@ func tostreamForm(m *vm, _ []fn) fn {
 	}
 }
 
-// Stream calls fn with the events of a value: [path, leaf], and [path] where a container that has parts ends.
+// Stream calls fn with the events of a value: [path, leaf], and [path] at the end of a container
+// that has parts.
 func (p *purse) Stream(v any, fn func(event any) error) error {
 	var walk func(at []any, v any) error
 	walk = func(at []any, v any) error {

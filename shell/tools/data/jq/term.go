@@ -94,7 +94,7 @@ func (c *compiler) bare(s *scope, t *gojq.Term) (fn, error) {
 	return nil, compileErrorf("syntax is not supported")
 }
 
-// labelled runs a body that a break may leave.
+// labelled runs a body that break can leave.
 func labelled(body fn) fn {
 	return func(e *env, p *path, v any, out out) error {
 		at := &env{up: e}
@@ -124,10 +124,11 @@ func (c *compiler) array(s *scope, a *gojq.Array) (fn, error) {
 	}, nil
 }
 
-// collectPart is how many results are gathered in one piece. An array that grew as a whole would be there twice each time.
+// collectPart is the number of results in one piece. If one array grew instead, it would be in
+// memory twice at each growth.
 const collectPart = 1024
 
-// collect makes an array of all results.
+// collect makes an array from all results.
 func (m *vm) collect(run fn, e *env, v any) ([]any, error) {
 	var parts [][]any
 	all := []any{}
@@ -196,7 +197,7 @@ func (c *compiler) str(s *scope, str *gojq.String, format func(*vm, any) (string
 		if err != nil {
 			return nil, err
 		}
-		// The last expression is in the outer loop.
+		// The outer loop is over the last expression.
 		run = func(e *env, _ *path, v any, out out) error {
 			return part(e, nil, v, func(_ *path, x any) error {
 				text, err := format(m, x)
@@ -267,7 +268,8 @@ func (c *compiler) tryCatch(s *scope, t *gojq.Try) (fn, error) {
 	return c.m.try(body, catch), err
 }
 
-// try runs a body and, when it fails, catch with the error's value. What fails behind it is none of its business.
+// try runs a body. When the body fails, it runs catch with the error's value. It does not catch
+// errors of the code after it.
 func (m *vm) try(body, catch fn) fn {
 	return func(e *env, p *path, v any, out out) error {
 		var down error

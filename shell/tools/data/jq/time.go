@@ -7,7 +7,7 @@ import (
 	"github.com/itchyny/timefmt-go"
 )
 
-// Times are UTC: the machine has no other zone.
+// Times are in UTC, the only zone of the machine.
 
 func addTime(add func(string, int, func(m *vm, v any, a []any) (any, error))) {
 	add("now", 0, func(m *vm, _ any, _ []any) (any, error) {
@@ -71,7 +71,8 @@ func addTime(add func(string, int, func(m *vm, v any, a []any) (any, error))) {
 	})
 }
 
-// parts is a time as an array: year, month from 0, day, hours, minutes, seconds, day of the week, day of the year from 0.
+// parts returns a time as an array: year, month from 0, day, hours, minutes, seconds, day of the
+// week, day of the year from 0.
 func parts(f float64) []any {
 	whole := math.Floor(f)
 	return split(time.Unix(toInt(min(max(whole, -1<<55), 1<<55)), 0).UTC(), f-whole)

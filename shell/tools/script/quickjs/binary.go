@@ -18,7 +18,7 @@ var assets embed.FS
 // ErrMissing is the error of a binary that was built without the interpreter.
 var ErrMissing = errors.New("this build has no JavaScript: it was made without the interpreter (make build fetches it)")
 
-// binaryCode is the interpreter.
+// binaryCode returns the interpreter.
 func binaryCode() ([]byte, error) {
 	b, err := assets.ReadFile("assets/quickjs.wasm")
 	if err != nil {
@@ -30,7 +30,7 @@ func binaryCode() ([]byte, error) {
 	return b, nil
 }
 
-// Missing is [ErrMissing] in a binary that has no interpreter.
+// Missing returns [ErrMissing] in a binary without the interpreter.
 func Missing() error {
 	f, err := assets.Open("assets/quickjs.wasm")
 	if err != nil {

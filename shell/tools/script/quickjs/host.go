@@ -2,7 +2,8 @@ package quickjs
 
 import "errors"
 
-// hostCall answers a script's call of a function. 0 is an exception, which is pending then.
+// hostCall answers a script's call of a function. A result of 0 is an exception, which is then
+// pending.
 func (v *VM) hostCall(name, size, argc, argv uint32) Value {
 	if v.ended || v.life.Err() != nil {
 		v.ended = true
@@ -43,7 +44,8 @@ func (v *VM) throw(err error) Value {
 	return 0
 }
 
-// normalize answers the module loader with a name that it frees, 0 with an exception.
+// normalize answers the module loader with a name. The loader frees the name. A result of 0 is an
+// exception.
 func (v *VM) normalize(base, name uint32) uint32 {
 	if v.o.Normalize == nil {
 		v.throw(errors.New("there are no modules here"))
@@ -82,7 +84,7 @@ func (v *VM) load(name, sizeOut uint32) uint32 {
 	return uint32(at)
 }
 
-// rejection passes on that a promise was rejected without a handler, or got one.
+// rejection reports that a promise was rejected without a handler, or got a handler later.
 func (v *VM) rejection(promise, reason Value, handled bool) {
 	if v.o.Rejected != nil && !v.ended {
 		v.o.Rejected(v, promise, reason, handled)

@@ -9,7 +9,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// Image is an interpreter that has run its prelude, from which others are copied.
+// Image is an interpreter that has run its prelude. VMs are copies of it.
 type Image struct {
 	funcs  []string
 	file   string
@@ -22,13 +22,13 @@ type Image struct {
 	rt, cx uint64
 }
 
-// NewImage describes an image. The prelude is a script whose value is a function: it is called with an object that has the
-// functions named. Nothing runs before the first Start.
+// NewImage describes an image. The prelude is a script whose value is a function. It is called with
+// an object that has the functions in funcs. Nothing runs before the first Start.
 func NewImage(funcs []string, file, prelude string) *Image {
 	return &Image{funcs: slices.Clone(funcs), file: file, source: prelude}
 }
 
-// build runs the prelude and keeps the memory.
+// build runs the prelude and stores the memory.
 func (m *Image) build() error {
 	v, err := open(context.Background(), Options{})
 	if err != nil {
@@ -80,7 +80,7 @@ func (m *Image) build() error {
 	return nil
 }
 
-// explain adds the script's stack to an error of it.
+// explain adds the script's stack to a script's error.
 func (v *VM) explain(err error) error {
 	if t, ok := err.(*Thrown); ok {
 		if s := v.Get(t.Value, "stack"); s != 0 {
@@ -90,7 +90,7 @@ func (v *VM) explain(err error) error {
 	return err
 }
 
-// Start makes a VM, which lives until ctx ends or it is closed.
+// Start makes a VM. It lives until ctx ends or it is closed.
 func (m *Image) Start(ctx context.Context, o Options) (*VM, error) {
 	if m.once.Do(func() { m.err = m.build() }); m.err != nil {
 		return nil, fmt.Errorf("quickjs: the prelude: %w", m.err)
@@ -114,8 +114,9 @@ func (m *Image) Start(ctx context.Context, o Options) (*VM, error) {
 	return v, nil
 }
 
-// Size is what a VM of the image takes to begin with, in bytes, or 0 before the first Start.
+// Size returns the initial memory of a VM of the image in bytes, or 0 before the first Start.
 func (m *Image) Size() int { return len(m.memory) }
 
-// Result is what the prelude's function returned, in every VM of the image.
+// Result returns the value that the prelude's function returned. It is valid in every VM of the
+// image.
 func (m *Image) Result() Value { return m.result }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestMain runs nothing in a tree without the interpreter, which make fetches.
+// TestMain runs no tests if the interpreter is missing. make downloads it.
 func TestMain(m *testing.M) {
 	if err := Missing(); err != nil && !strings.Contains(os.Getenv("CARREL_REQUIRE"), "quickjs") {
 		fmt.Println("skipped:", err)

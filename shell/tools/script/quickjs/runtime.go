@@ -11,26 +11,26 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/script/meter"
 )
 
-// page is WebAssembly's unit of memory.
+// page is WebAssembly's page size.
 const page = 64 << 10
 
-// maxPages bounds what any interpreter may take, whatever its maker allows: 512 MB.
+// maxPages is the most memory of any interpreter, even if its maker allows more: 512 MB.
 const maxPages = 8192
 
-// compiled is the interpreter as machine code, made once per process.
+// compiled is the interpreter as machine code. It is compiled once per process.
 type compiled struct {
 	runtime wazero.Runtime
 	code    wazero.CompiledModule
 	err     error
 }
 
-// batch is how many rounds of loops are paid for at once: some hundred microseconds.
+// batch is the number of loop rounds that are paid for at once: some hundred microseconds.
 const batch = 50_000
 
-// key is that of a VM in the context of its calls.
+// key is the context key of a VM.
 type key struct{}
 
-// vmOf finds the interpreter that a host function was called from.
+// vmOf returns the VM that called a host function.
 func vmOf(ctx context.Context) *VM { return ctx.Value(key{}).(*VM) }
 
 var engine = sync.OnceValue(func() compiled {
@@ -96,7 +96,7 @@ var engine = sync.OnceValue(func() compiled {
 	return c
 })
 
-// memory is the linear memory of one VM; it grows as far as grow allows.
+// memory is the linear memory of one VM. It grows as far as grow allows.
 type memory struct {
 	buf  []byte
 	grow func(n int64) bool
@@ -123,7 +123,7 @@ func (m *memory) Reallocate(size uint64) []byte {
 // Free implements experimental.LinearMemory.
 func (m *memory) Free() {}
 
-// u32 reads a number from a VM's memory, 0 outside of it.
+// u32 reads a number from a VM's memory. It returns 0 outside of it.
 func (v *VM) u32(at uint32) uint32 {
 	b, ok := v.mem.Read(at, 4)
 	if !ok {

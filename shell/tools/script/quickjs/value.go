@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// String returns a value as a string, which may run the script's toString.
+// String returns a value as a string. It may run the script's toString.
 func (v *VM) String(x Value) string {
 	b := v.text(x)
 	return strings.ToValidUTF8(string(b), "\uFFFD")
 }
 
-// Text returns a value as a string in UTF-8, in which a lone surrogate is a replacement character.
+// text returns a value as a string in UTF-8. A lone surrogate becomes a replacement character.
 func (v *VM) text(x Value) []byte {
 	size := v.call(fnMalloc, 4)
 	if size == 0 {
@@ -36,7 +36,7 @@ func (v *VM) text(x Value) []byte {
 	return slices.Clone(b)
 }
 
-// Bytes returns the contents of an ArrayBuffer, or a string's UTF-8. The copy is the caller's.
+// Bytes returns a copy of the contents of an ArrayBuffer, or of a string's UTF-8.
 func (v *VM) Bytes(x Value) []byte {
 	if v.call(fnIsArrayBuffer, uint64(x)) == 0 {
 		return []byte(v.String(x))
@@ -51,7 +51,7 @@ func (v *VM) Bytes(x Value) []byte {
 	return slices.Clone(b)
 }
 
-// Float returns a number, NaN for what is none.
+// Float returns a number, or NaN for a value that is not a number.
 func (v *VM) Float(x Value) float64 {
 	if v.call(fnIsNumber, uint64(x)) == 0 {
 		return math.NaN()
@@ -59,7 +59,7 @@ func (v *VM) Float(x Value) float64 {
 	return math.Float64frombits(v.call(fnFloat, uint64(x)))
 }
 
-// Int returns a number as an integer, 0 for what is none.
+// Int returns a number as an integer, or 0 for a value that is not a number.
 func (v *VM) Int(x Value) int64 {
 	f := v.Float(x)
 	if math.IsNaN(f) || math.Abs(f) > 1<<53 {
@@ -84,7 +84,7 @@ func (v *VM) IsString(x Value) bool { return v.call(fnIsString, uint64(x)) != 0 
 // Global returns a property of the global object.
 func (v *VM) Global(name string) Value { return v.Get(Value(v.call(fnGlobal)), name) }
 
-// Get returns a property, 0 when getting it failed.
+// Get returns a property, or 0 when getting it failed.
 func (v *VM) Get(x Value, name string) Value {
 	at, ok := v.put(name)
 	if !ok {
@@ -102,7 +102,7 @@ func (v *VM) Get(x Value, name string) Value {
 	return r
 }
 
-// At returns an element of an array, 0 when getting it failed.
+// At returns an element of an array, or 0 when getting it failed.
 func (v *VM) At(x Value, i int) Value {
 	r, err := v.run(fnGetIndex, uint64(x), uint64(i))
 	if err != nil {
@@ -115,7 +115,8 @@ func (v *VM) At(x Value, i int) Value {
 	return r
 }
 
-// Promise returns the state of a promise (0 pending, 1 fulfilled, 2 rejected, -1 no promise) and its result.
+// Promise returns the state of a promise (0 pending, 1 fulfilled, 2 rejected, -1 not a promise) and
+// its result.
 func (v *VM) Promise(x Value) (state int, result Value) {
 	if v.call(fnIsPromise, uint64(x)) == 0 {
 		return -1, x
@@ -127,7 +128,7 @@ func (v *VM) Promise(x Value) (state int, result Value) {
 	return state, result
 }
 
-// ProxyTarget returns what a proxy stands for.
+// ProxyTarget returns the target of a proxy.
 func (v *VM) ProxyTarget(x Value) (Value, bool) {
 	if v.call(fnIsProxy, uint64(x)) == 0 {
 		return 0, false
@@ -138,7 +139,7 @@ func (v *VM) ProxyTarget(x Value) (Value, bool) {
 // Free gives a value back.
 func (v *VM) Free(x Value) { v.call(fnFreeValue, uint64(x)) }
 
-// New makes a value; see [Func] for what of.
+// New makes a value from a Go value; see [Func] for the types.
 func (v *VM) New(x any) (Value, error) {
 	switch x := x.(type) {
 	case nil:

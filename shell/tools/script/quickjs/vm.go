@@ -13,11 +13,13 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 )
 
-// Value is a value of a script; the VM that it came from owns it. Those given to a [Func] are valid during the call.
+// Value is a value of a script. The VM that returned it owns it. The arguments of a [Func] are
+// valid during the call.
 type Value uint32
 
-// Func is a function that scripts can call. What it returns is made a value: nil, bool, int, float64, string, []byte (an
-// ArrayBuffer), []any, map[string]any or Value. An error that is a [Thrown] is thrown as it is; of any other, its text is.
+// Func is a function that scripts can call. Its result is converted to a value: nil, bool, int,
+// float64, string, []byte (an ArrayBuffer), []any, map[string]any or Value. An error that is a
+// [Thrown] is thrown unchanged. For any other error, its text is thrown.
 type Func func(vm *VM, args []Value) (any, error)
 
 // Thrown is an exception of a script.
@@ -29,35 +31,39 @@ type Thrown struct {
 // Error implements error.
 func (t *Thrown) Error() string { return t.Text }
 
-// ErrEnded is the error of a VM that was ended from outside: out of steps, or its context is over.
+// ErrEnded is the error of a VM that was ended from outside: it has no steps left, or its context
+// has ended.
 var ErrEnded = errors.New("interrupted")
 
-// ErrNested is the error of host functions that call scripts that call host functions, without an end.
+// ErrNested is the error of host functions and scripts that call each other too deeply.
 var ErrNested = errors.New("too many nested calls")
 
-// Options are what a VM is made with.
+// Options are the options of a VM.
 type Options struct {
-	// Step pays for work and reports whether to go on.
+	// Step pays for n steps of work, and reports whether to go on.
 	Step func(n int) bool
-	// Grow is asked before memory grows by n bytes; the script sees an out of memory error when it is false.
+	// Grow is called before memory grows by n bytes. When it returns false, the script gets an out
+	// of memory error.
 	Grow func(n int64) bool
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 	// Random fills b; nil leaves zeros.
 	Random func(b []byte)
-	// Funcs are the functions that the image was made with, by name. A missing one throws.
+	// Funcs are the functions named in the image, by name. Calling a missing one throws an error.
 	Funcs map[string]Func
-	// Normalize makes an absolute name of an imported one, and Load returns a module's source. nil: there are no modules.
+	// Normalize returns the absolute name for an imported name, and Load returns a module's source.
+	// With nil there are no modules.
 	Normalize func(vm *VM, base, name string) (string, error)
 	Load      func(vm *VM, name string) (string, error)
-	// Rejected is told of a promise that was rejected without a handler, and, with handled, of one that got it later.
+	// Rejected is called when a promise is rejected without a handler. It is called with handled
+	// when such a promise gets a handler later.
 	Rejected func(vm *VM, promise, reason Value, handled bool)
 }
 
-// VM is one interpreter. It is used by one goroutine at a time.
+// VM is one interpreter. Only one goroutine at a time may use it.
 type VM struct {
 	o      Options
-	ctx    context.Context // its values, without its end: for small calls
+	ctx    context.Context // for small calls: it has the values of the context, but does not end
 	life   context.Context // with its end
 	module api.Module
 	mem    api.Memory
@@ -66,13 +72,13 @@ type VM struct {
 	sets   []*[fnCount]api.Function
 }
 
-// maxDepth bounds how deep host functions and scripts call each other.
+// maxDepth is the deepest nesting of calls between host functions and scripts.
 const maxDepth = 48
 
-// stackSize is how much of its stack the interpreter may use; the stack itself is larger.
+// stackSize is the part of its stack that the interpreter may use. The stack itself is larger.
 const stackSize = 900 << 10
 
-// The functions of the interpreter that are called.
+// The functions of the interpreter that this package calls.
 const (
 	fnMalloc = iota
 	fnFree
@@ -128,7 +134,7 @@ var fnNames = [fnCount]string{"wasm_malloc", "wasm_free", "qjs_eval", "qjs_call"
 	"qjs_get_undefined", "qjs_get_null", "qjs_get_true", "qjs_get_false", "qjs_get_global", "qjs_get_prop_string", "qjs_set_prop_string",
 	"qjs_set_prop_uint32", "qjs_new_host_function", "qjs_promise_state", "qjs_promise_result", "qjs_get_proxy_target", "qjs_get_prop_uint32"}
 
-// open makes an interpreter whose memory is empty.
+// open makes an interpreter with empty memory.
 func open(ctx context.Context, o Options) (*VM, error) {
 	e := engine()
 	if e.err != nil {
@@ -165,7 +171,7 @@ func (v *VM) random(b []byte) {
 	}
 }
 
-// call calls a function of the interpreter that runs no script.
+// call calls a function of the interpreter that doesn't run scripts.
 func (v *VM) call(fn int, args ...uint64) uint64 {
 	var stack [8]uint64
 	n := copy(stack[:], args)
@@ -205,7 +211,8 @@ func (v *VM) run(fn int, args ...uint64) (Value, error) {
 	return Value(uint32(stack[0])), nil
 }
 
-// fn returns a function of the interpreter for this depth: one that is being called can't be called again.
+// fn returns a function of the interpreter for this depth. A function in a call can't be called
+// again, so each depth has its own.
 func (v *VM) fn(fn int) api.Function {
 	for len(v.sets) <= v.depth {
 		v.sets = append(v.sets, new([fnCount]api.Function))
@@ -220,7 +227,7 @@ func (v *VM) fn(fn int) api.Function {
 
 func firstLine(s string) string { s, _, _ = strings.Cut(s, "\n"); return s }
 
-// interrupt is asked by running scripts every few thousand operations.
+// interrupt is called by running scripts every few thousand operations.
 func (v *VM) interrupt() int32 {
 	if v.ended || v.life.Err() != nil {
 		v.ended = true
@@ -229,13 +236,14 @@ func (v *VM) interrupt() int32 {
 	return 0
 }
 
-// End ends the VM from within a function that it has called: the function does not return, and neither does the script.
+// End ends the VM from within a host function. Neither the function nor the script returns.
 func End() { panic(ErrEnded) }
 
-// Pending reports whether promises have anything waiting.
+// Pending reports whether promise jobs are waiting.
 func (v *VM) Pending() bool { return v.call(fnJobPending) != 0 }
 
-// tick pays for a batch of the interpreter's loops. When it can't, the interpreter is left where it is, for good.
+// tick pays for a batch of the interpreter's loops. When it can't, the interpreter stops at this
+// point for good.
 func (v *VM) tick() {
 	const steps = batch / 50 // a round is about two nanoseconds
 	if v.ended || v.life.Err() != nil || v.o.Step != nil && !v.o.Step(steps) {
@@ -244,7 +252,7 @@ func (v *VM) tick() {
 	}
 }
 
-// result makes an error of a value that stands for an exception.
+// result converts a value that is an exception to an error.
 func (v *VM) result(r Value, err error) (Value, error) {
 	if err != nil || v.call(fnIsException, uint64(r)) == 0 {
 		return r, err
@@ -255,7 +263,7 @@ func (v *VM) result(r Value, err error) (Value, error) {
 	return 0, v.exception()
 }
 
-// exception takes the pending exception.
+// exception returns and clears the pending exception.
 func (v *VM) exception() error {
 	e := Value(v.call(fnException))
 	t := &Thrown{Value: e}
@@ -311,7 +319,7 @@ func (v *VM) Call(f Value, args ...Value) (Value, error) {
 	return r, err
 }
 
-// Jobs runs what promises have waiting, until nothing waits.
+// Jobs runs the waiting promise jobs until none is left.
 func (v *VM) Jobs() error {
 	for v.call(fnJobPending) != 0 {
 		r, err := v.run(fnJob)
@@ -328,7 +336,7 @@ func (v *VM) Jobs() error {
 	return nil
 }
 
-// put writes a text with a NUL behind it.
+// put writes a text and a NUL after it.
 func (v *VM) put(s string) (uint64, bool) {
 	at := v.call(fnMalloc, uint64(len(s)+1))
 	if at == 0 || !v.mem.WriteString(uint32(at), s) || !v.mem.WriteByte(uint32(at)+uint32(len(s)), 0) {

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Default is how date prints without a format.
+// Default is the format of date without an argument.
 const Default = "%a %b %e %H:%M:%S %Z %Y"
 
 // maxPad is the widest field.
 const maxPad = 4096
 
-// Format writes t by the directives of date, in the C locale.
+// Format formats t with the directives of date, in the C locale.
 func Format(format string, t time.Time) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {
@@ -65,7 +65,7 @@ type directive struct {
 	width       int
 }
 
-// num renders a number of so many digits.
+// num formats a number with a least number of digits.
 func (d directive) num(n, digits int, pad byte) string {
 	switch d.flag {
 	case '-':

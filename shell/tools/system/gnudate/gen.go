@@ -1,7 +1,7 @@
 //go:build ignore
 
-// Gen writes zones.gz from the time zones that the Go distribution has: for each zone its name, the length of its data in
-// four bytes and its data, in the format of RFC 8536.
+// Gen writes zones.gz from the time zones of the Go distribution. For each zone it has the name,
+// the length of the data in four bytes, and the data in the format of RFC 8536.
 package main
 
 import (

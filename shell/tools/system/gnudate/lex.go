@@ -28,7 +28,7 @@ const (
 // token is a word or number of a date.
 type token struct {
 	kind   kind
-	n      int64 // the number, or what the word stands for
+	n      int64 // the number, or the value of the word
 	digits int
 	nsec   int // of a decimal
 	neg    bool
@@ -43,7 +43,7 @@ var ordinals = map[string]int64{"LAST": -1, "THIS": 0, "NEXT": 1, "FIRST": 1, "T
 	"EIGHTH": 8, "NINTH": 9, "TENTH": 10, "ELEVENTH": 11, "TWELFTH": 12}
 var shifts = map[string]int64{"TOMORROW": 1, "YESTERDAY": -1, "TODAY": 0, "NOW": 0}
 
-// Units: years, months, days and seconds as digits of a kind.
+// The units of relative dates.
 const (
 	uYear = iota
 	uMonth
@@ -58,7 +58,7 @@ const (
 var units = map[string]int64{"YEAR": uYear, "MONTH": uMonth, "FORTNIGHT": uFortnight, "WEEK": uWeek, "DAY": uDay, "HOUR": uHour, "MINUTE": uMinute, "MIN": uMinute,
 	"SECOND": uSecond, "SEC": uSecond}
 
-// zoneMinutes are the zones by name that GNU knows, daylight saving time included.
+// zoneMinutes are the named zones that GNU date knows, including daylight saving time.
 var zoneMinutes = map[string]int64{"GMT": 0, "UT": 0, "UTC": 0, "WET": 0, "WEST": 60, "BST": 60, "ART": -180, "BRT": -180, "BRST": -120, "NST": -210, "NDT": -150,
 	"AST": -240, "ADT": -180, "CLT": -240, "CLST": -180, "EST": -300, "EDT": -240, "CST": -360, "CDT": -300, "MST": -420, "MDT": -360, "PST": -480, "PDT": -420,
 	"AKST": -540, "AKDT": -480, "HST": -600, "HAST": -600, "HADT": -540, "SST": -720, "WAT": 60, "CET": 60, "CEST": 120, "MET": 60, "MEZ": 60, "MEST": 120,

@@ -50,7 +50,7 @@ func Parse(s string, now time.Time) (time.Time, error) {
 	return p.result(now.Location())
 }
 
-// at returns the token n places ahead.
+// at returns the token n places further on.
 func (p *parser) at(n int) token {
 	if n < len(p.toks) {
 		return p.toks[n]
@@ -68,7 +68,7 @@ func (p *parser) skip(n int) bool {
 	return true
 }
 
-// item reads one part: a date, a time, a day, a zone, something relative or a number.
+// item reads one part: a date, a time, a day, a zone, a relative item or a number.
 func (p *parser) item() bool {
 	t := p.at(0)
 	switch t.kind {
@@ -159,7 +159,7 @@ func (p *parser) seconds() bool {
 	return p.skip(2)
 }
 
-// relative adds n units; the unit's token is ahead places on.
+// relative adds n units. The token of the unit is ahead places further on.
 func (p *parser) relative(n, nsec int64, ahead int) bool {
 	u := p.at(ahead).n
 	p.skip(ahead + 1)
@@ -209,7 +209,7 @@ func (p *parser) setYear(n int64, digits int) {
 	p.year, p.yearDigits = n, digits
 }
 
-// number reads what begins with digits.
+// number reads an item that begins with digits.
 func (p *parser) number() bool {
 	t, next := p.at(0), p.at(1)
 	switch {
@@ -262,7 +262,7 @@ func (p *parser) number() bool {
 	return p.bare(t)
 }
 
-// bare reads digits that stand for themselves.
+// bare reads digits without a unit or separator.
 func (p *parser) bare(t token) bool {
 	switch {
 	case p.dates > 0 && p.yearDigits == 0 && !p.rels && (p.times > 0 || t.digits > 2):
@@ -281,7 +281,7 @@ func (p *parser) bare(t token) bool {
 	return p.skip(1)
 }
 
-// time reads 10[:30[:15.5]] with am or pm, or with an offset behind.
+// time reads 10[:30[:15.5]] with am or pm, or with an offset after it.
 func (p *parser) time() bool {
 	p.times++
 	h := p.at(0)
@@ -344,7 +344,7 @@ func (p *parser) offset(n int) (secs int64, used int, ok bool) {
 	return mins * 60, used, true
 }
 
-// result puts everything together, in the order in which GNU does.
+// result combines all items, in the same order as GNU date.
 func (p *parser) result(loc *time.Location) (time.Time, error) {
 	if p.isEpoch {
 		return p.epoch.In(loc), nil
@@ -381,7 +381,7 @@ func (p *parser) result(loc *time.Location) (time.Time, error) {
 		return time.Time{}, errDate // the 31st of June
 	}
 	if p.zones == 0 && (t.Hour() != int(hour) || t.Minute() != int(min)) && p.times > 0 && p.rel == [8]int64{} {
-		return time.Time{}, errDate // an hour that daylight saving time leaves out
+		return time.Time{}, errDate // daylight saving time skips this hour
 	}
 	y, mo, d := p.year, p.month, p.day
 	if p.days > 0 && p.dates == 0 {

@@ -1,8 +1,9 @@
-// Package gnudate reads and writes dates as GNU date does: [Parse] knows the grammar of date -d (ISO and RFC dates, "next
-// monday", "2 days ago", "@epoch", a TZ="…" in front), [Format] the directives of date +FORMAT.
+// Package gnudate reads and writes dates as GNU date does. [Parse] knows the grammar of date -d
+// (ISO and RFC dates, "next monday", "2 days ago", "@epoch", a TZ="…" before the date). [Format]
+// knows the directives of date +FORMAT.
 //
-// Time zones come from a table in the program, so that no name of a zone, however hostile, makes it open a file: package
-// time's own LoadLocation would search the host's directories first.
+// Time zones come from a table in the program. So a hostile zone name can't open a file:
+// LoadLocation of package time would first search the host's directories.
 package gnudate
 
 import (
@@ -21,7 +22,7 @@ import (
 //go:embed zones.gz
 var packed []byte
 
-// zones maps names to data. It is unpacked at the first use.
+// zones maps names to data. The table is unpacked at its first use.
 var zones = sync.OnceValue(func() map[string][]byte {
 	out := map[string][]byte{}
 	r, err := gzip.NewReader(bytes.NewReader(packed))
@@ -44,8 +45,9 @@ var zones = sync.OnceValue(func() map[string][]byte {
 	return out
 })
 
-// Location returns the zone that a value of TZ means: a name, or POSIX's notation (EST5EDT,M3.2.0,M11.1.0). What is neither
-// is UTC under the name's first letters, as in the C library.
+// Location returns the zone for a value of TZ: a name, or POSIX's notation
+// (EST5EDT,M3.2.0,M11.1.0). Any other value is UTC, named after its first letters, as in the C
+// library.
 func Location(tz string) *time.Location {
 	tz = strings.TrimPrefix(tz, ":")
 	switch tz {
@@ -73,7 +75,8 @@ func Location(tz string) *time.Location {
 	return time.FixedZone(tz[:n], 0)
 }
 
-// posixZone reads the first name and offset of POSIX's notation. The offset counts to the west there.
+// posixZone reads the first name and offset of POSIX's notation. There, offsets to the west are
+// positive.
 func posixZone(s string) (name string, offset int, ok bool) {
 	if strings.HasPrefix(s, "<") {
 		end := strings.IndexByte(s, '>')
@@ -115,7 +118,7 @@ func posixZone(s string) (name string, offset int, ok bool) {
 	return name, sign * (parts[0]*3600 + parts[1]*60 + parts[2]), true
 }
 
-// zoneData is a zone without transitions of its own and with a rule.
+// zoneData makes the data of a zone that has a rule and no transitions.
 func zoneData(name string, offset int, rule string) []byte {
 	var b bytes.Buffer
 	head := func(types, chars uint32) {

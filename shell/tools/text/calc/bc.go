@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tools/text/usage"
 )
 
-// bcVar is a variable or an element.
+// bcVar is a variable or an array element.
 type bcVar struct{ v num }
 
 type bcArray map[int]*bcVar
@@ -55,7 +55,7 @@ var (
 	errDeep = errors.New("too many nested calls")
 )
 
-// pay takes steps for work on numbers.
+// pay pays steps for work on numbers.
 func (m *machine) pay(n int) error {
 	if !m.c.Step(1 + n) {
 		return tool.ErrStop
@@ -80,7 +80,8 @@ func (m *machine) variable(name string) *bcVar {
 	return v
 }
 
-// place finds what a node names, to be read or assigned. get and put hide that some variables are bc's own.
+// place finds the variable or element of a node, for reading and assignment. get and put also work
+// for bc's special variables.
 func (m *machine) place(n *node) (get func() num, put func(num) error, err error) {
 	if n.op == "array" {
 		i, err := m.eval(n.kids[0])
@@ -164,7 +165,7 @@ func (m *machine) calculate(op string, a, b num) (num, error) {
 	case "%":
 		return a.mod(b, m.scale)
 	case "^":
-		k, _ := b.int() // what is too large fails in pow
+		k, _ := b.int() // pow refuses a number that is too large
 		if err := m.pay(max(k, -k) * a.digits() >> 8); err != nil {
 			return zero, err
 		}
@@ -270,7 +271,7 @@ func (m *machine) eval(n *node) (num, error) {
 	return m.calculate(n.op, a, b)
 }
 
-// negOr is neg, also of the nothing that an error leaves.
+// negOr is neg, but also accepts the empty number after an error.
 func (a num) negOr() num {
 	if a.n == nil {
 		return zero
@@ -278,7 +279,7 @@ func (a num) negOr() num {
 	return a.neg()
 }
 
-// call calls a function: bc's own or one of the program's.
+// call calls a function: a built-in one, or one that the program defines.
 func (m *machine) call(n *node) (num, error) {
 	f := m.funcs[n.name]
 	switch n.name {
@@ -381,7 +382,7 @@ func (m *machine) call(n *node) (num, error) {
 	return result, err
 }
 
-// readNumber is read(): a number from standard input.
+// readNumber is read(): it reads a number from standard input.
 func (m *machine) readNumber() (num, error) {
 	if m.in == nil {
 		return zero, nil
@@ -403,7 +404,7 @@ func (m *machine) readNumber() (num, error) {
 	}
 }
 
-// show prints a number and remembers it.
+// show prints a number and stores it as the last value.
 func (m *machine) show(v num, end string) error {
 	m.last = v
 	if err := m.pay(v.digits() >> 3); err != nil {
@@ -533,7 +534,7 @@ func (m *machine) loop(cond, next, body *node) (flow, error) {
 	}
 }
 
-// printEscapes are those of print.
+// printEscapes expands the escapes of print.
 func printEscapes(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -549,7 +550,7 @@ func printEscapes(s string) string {
 	return b.String()
 }
 
-// run reads and runs a program. The result is false after quit.
+// run parses and runs a program. The result is false after quit.
 func (m *machine) run(src, name string) (bool, error) {
 	lex := &bcLexer{src: src, line: 1}
 	p := &bcParser{lex: lex, funcs: m.funcs}
@@ -582,7 +583,8 @@ func (m *machine) run(src, name string) (bool, error) {
 			return true, nil
 		}
 		if hasQuit(n, 0) {
-			// quit is obeyed as soon as it is read, wherever it stands; what stands before it on its line is not run.
+			// bc ends when it reads quit, wherever it stands. Commands before it on the same line
+			// are not run.
 			return false, nil
 		}
 		m.nested, m.depth = 0, 0

@@ -5,15 +5,15 @@ import (
 	"math/big"
 )
 
-// A libraryFunction is a function that -l adds. A program may define another one of its name.
+// libraryFunction is a function that -l adds. A program may replace it with its own.
 type libraryFunction struct {
 	params int
 	value  func(m *machine, args []num) (num, error)
 }
 
-// mathLibrary are the functions of -l. Each returns its value cut off after m.scale digits.
+// mathLibrary has the functions of -l. Each returns its value truncated to m.scale digits.
 //
-// POSIX defines the functions by their names in mathematics. We compute them natively.
+// POSIX defines the functions by their mathematical names. They are computed natively here.
 var mathLibrary = map[string]libraryFunction{
 	"e": {1, func(m *machine, args []num) (num, error) { return m.exponential(args[0]) }},
 	"l": {1, func(m *machine, args []num) (num, error) { return m.logarithm(args[0]) }},
@@ -25,7 +25,7 @@ var mathLibrary = map[string]libraryFunction{
 
 var errParameters = errors.New("Parameter number mismatch")
 
-// callLibrary calls a function of -l. ok is false if there is none of this name.
+// callLibrary calls a function of -l. ok is false if there is none with this name.
 func (m *machine) callLibrary(n *node) (v num, ok bool, err error) {
 	f, ok := mathLibrary[n.name]
 	if !ok || !m.hasLibrary {
@@ -44,24 +44,24 @@ func (m *machine) callLibrary(n *node) (v num, ok bool, err error) {
 	return v, true, err
 }
 
-// slackBits is how much more precision is computed at first than the error bound asks for. The
-// digits that are wanted stay undecided with a chance of about 2^-slackBits.
+// slackBits is the extra precision of the first attempt, beyond the error bound. The chance that
+// the digits stay undecided is about 2^-slackBits.
 const slackBits = 24
 
-// An approximation is a value in fixed point. The true one is less than 2^errorBits units of the
-// last place away.
+// approximation is a value in fixed point. The true value differs by less than 2^errorBits units of
+// the last place.
 type approximation struct {
 	value     *big.Int
 	errorBits uint
 }
 
-// cutOff computes a function until its first m.scale digits are certain, and cuts off the rest.
+// cutOff computes a function until its first m.scale digits are certain, and truncates the rest.
 //
-// errorBits tells how far the function is off when it works with so many bits. If the bounds of
-// the approximation differ in a wanted digit, cutOff tries again with twice the slack. That ends:
-// at the arguments that come here the functions have no value with a finite number of digits. They
-// are rational and not 0 (for logarithms: not 1), and e^x, ln x, sin x, cos x, atan x and J_n(x)
-// are then transcendental.
+// errorBits returns the error of the function for a number of working bits. If the bounds of the
+// approximation differ in a needed digit, cutOff tries again with twice the slack. This ends,
+// because no function has a value with finitely many digits at the arguments that reach this code.
+// These arguments are rational and not 0 (for logarithms: not 1), and e^x, ln x, sin x, cos x, atan
+// x and J_n(x) are then transcendental.
 func (m *machine) cutOff(errorBits func(bits uint) uint, compute func(f *fixedPoint) *big.Int) (num, error) {
 	wanted := bitsOf(m.scale)
 	for slack := uint(slackBits); ; slack *= 2 {
@@ -92,10 +92,10 @@ func (m *machine) cutOff(errorBits func(bits uint) uint, compute func(f *fixedPo
 	}
 }
 
-// workingNumbers is about how many numbers a function holds at a time.
+// workingNumbers is about how many numbers a function needs at the same time.
 const workingNumbers = 12
 
-// exact returns a whole number with m.scale zeros behind its point.
+// exact returns a whole number with m.scale zeros after its point.
 func (m *machine) exact(n int) num { return fromInt(n).rescale(m.scale) }
 
 // exponential is e(x).
@@ -107,7 +107,7 @@ func (m *machine) exponential(x num) (num, error) {
 	if x.n.Sign() > 0 && (!ok || whole > maxDigits*2) {
 		return zero, errTooLarge
 	}
-	growth := uint(0) // bits before the point of e^x; log2(e) is less than 3/2
+	growth := uint(0) // bits of e^x before the point; log2(e) is less than 3/2
 	if x.n.Sign() > 0 {
 		growth = uint(whole+1) * 3 / 2
 	}
@@ -116,7 +116,7 @@ func (m *machine) exponential(x num) (num, error) {
 		func(f *fixedPoint) *big.Int { return f.exp(f.from(x), wholeBits) })
 }
 
-// logarithm is l(x). bc has no infinity: for what has no logarithm it gives 1-10^scale.
+// logarithm is l(x). bc has no infinity: for a number without a logarithm the result is 1-10^scale.
 func (m *machine) logarithm(x num) (num, error) {
 	if x.n.Sign() <= 0 {
 		if err := m.pay(m.scale); err != nil {
@@ -157,7 +157,7 @@ func (m *machine) arctangent(x num) (num, error) {
 	return m.cutOff(atanErrorBits, func(f *fixedPoint) *big.Int { return f.atan(x) })
 }
 
-// bessel is j(n,x): the Bessel function of the first kind, of the whole part of n.
+// bessel is j(n,x): the Bessel function of the first kind. Its order is the whole part of n.
 func (m *machine) bessel(n, x num) (num, error) {
 	order, ok := n.int()
 	whole, small := x.int()
@@ -170,7 +170,7 @@ func (m *machine) bessel(n, x num) (num, error) {
 		}
 		return m.exact(0), nil
 	}
-	// J_-n(x) and J_n(-x) are both (-1)^n J_n(x).
+	// J_-n(x) and J_n(-x) both equal (-1)^n J_n(x).
 	flip := order%2 != 0 && (order < 0) != (x.n.Sign() < 0)
 	order, whole = max(order, -order), max(whole, -whole)
 	v, err := m.cutOff(func(bits uint) uint { return besselErrorBits(bits, order, whole) },

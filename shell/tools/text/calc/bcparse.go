@@ -4,9 +4,9 @@ import (
 	"errors"
 )
 
-// node is a piece of a bc program.
+// node is a part of a bc program.
 type node struct {
-	op    string // what it is: num, str, var, array, call, = and the operators, statements
+	op    string // its kind: num, str, var, array, call, = and the operators, statements
 	name  string
 	kids  []*node
 	void  bool // its value isn't printed
@@ -72,7 +72,7 @@ func (p *bcParser) newlines() {
 	}
 }
 
-// line reads the statements up to the end of a line; nil is the end of all.
+// line reads the statements up to the end of a line. It returns nil at the end of the program.
 func (p *bcParser) line() *node {
 	block := &node{op: "block"}
 	for p.err == nil {
@@ -82,7 +82,7 @@ func (p *bcParser) line() *node {
 				return nil
 			}
 			return block
-		case p.tok.kind == '\n': // it is read as the next line begins
+		case p.tok.kind == '\n': // the start of the next line reads it
 			return block
 		case p.is(";"):
 			p.advance()
@@ -130,7 +130,7 @@ func (p *bcParser) define() {
 	}
 }
 
-// names reads parameters or autos.
+// names reads parameters or auto variables.
 func (p *bcParser) names(end string) (out []*node) {
 	for p.err == nil && !(end != "" && p.is(end)) {
 		n := &node{op: "var"}
@@ -154,7 +154,7 @@ func (p *bcParser) names(end string) (out []*node) {
 	return out
 }
 
-// block reads statements up to a brace.
+// block reads statements up to a closing brace.
 func (p *bcParser) block() *node {
 	b := &node{op: "block"}
 	for p.err == nil {
@@ -260,7 +260,8 @@ func (p *bcParser) statement() *node {
 	return &node{op: "expr", kids: []*node{p.expression()}}
 }
 
-// expression is the whole of an expression; || binds least, then &&, !, comparisons, assignment, and the rest.
+// expression reads a complete expression. In order of rising precedence: || then &&, !,
+// comparisons, assignment, and the rest.
 func (p *bcParser) expression() *node { return p.binary(0) }
 
 var bcLevels = [][]string{{"||"}, {"&&"}, nil, {"==", "<=", ">=", "!=", "<", ">"}, nil, {"+", "-"}, {"*", "/", "%"}}
@@ -298,7 +299,7 @@ func (p *bcParser) binary(level int) *node {
 	return l
 }
 
-// assignment reads a sum and, if it is a place, what is assigned to it.
+// assignment reads a sum. If the sum is a variable or element, it also reads an assignment to it.
 func (p *bcParser) assignment() *node {
 	l := p.binary(5)
 	if l.op == "var" || l.op == "array" {
@@ -370,7 +371,7 @@ func (p *bcParser) primary() *node {
 	case p.eat("("):
 		n := p.expression()
 		p.want(")")
-		// What stands in parentheses is printed, also an assignment.
+		// An expression in parentheses is printed, even an assignment.
 		return &node{op: "paren", kids: []*node{n}}
 	case t.kind != 'a':
 		return p.fail()

@@ -1,7 +1,7 @@
 // Package calc has the calculators bc and dc, with numbers of any length.
 //
-// Their programs are hostile: nesting, depth of calls and digits are bounded, each operation is paid for by the size of its
-// numbers, and what variables hold by its bytes.
+// Their programs are hostile. Nesting, depth of calls and number of digits are limited. Each
+// operation pays by the size of its numbers, and each variable by its bytes.
 package calc
 
 import (

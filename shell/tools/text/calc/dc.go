@@ -19,7 +19,7 @@ type dcValue struct {
 	isStr bool
 }
 
-// dcRegister is a register: a stack, whose top is its value, and an array.
+// dcRegister is a register: a stack and an array. The top of the stack is the register's value.
 type dcRegister struct {
 	stack []dcValue
 	array map[int]dcValue
@@ -78,7 +78,7 @@ func (d *dcMachine) popNum() (num, error) {
 	return v.n, err
 }
 
-// pop2 pops two numbers, or none.
+// pop2 pops two numbers. If there are fewer, it pops none.
 func (d *dcMachine) pop2() (a, b num, err error) {
 	if len(d.stack) < 2 {
 		return zero, zero, errEmpty
@@ -119,7 +119,8 @@ func (d *dcMachine) complain(err error) {
 	fmt.Fprintf(d.c.Err, "%s: %v\n", d.c.Base(), err)
 }
 
-// run executes a text at a level of nesting. An error ends everything; what a command does wrong is only said.
+// run executes a text at a level of nesting. An error ends the program. A mistake of a single
+// command only gives a message.
 func (d *dcMachine) run(s string, level int) error {
 	if level > 2000 {
 		return errors.New("too many nested macros")
@@ -133,13 +134,13 @@ func (d *dcMachine) run(s string, level int) error {
 			return err
 		}
 		if err != nil && strings.HasSuffix(err.Error(), "unimplemented") {
-			fmt.Fprintln(d.w, err) // among the output, as dc has it
+			fmt.Fprintln(d.w, err) // to standard output, as in dc
 		} else if err != nil {
 			d.complain(err)
 		}
 		i += max(used, 1)
 		if call != nil {
-			// The last command of a macro is run in its place: loops don't nest.
+			// The last command of a macro replaces the macro, so loops don't nest.
 			if strings.TrimSpace(s[i:]) == "" && level > 0 {
 				s, i = *call, 0
 				continue
@@ -156,7 +157,7 @@ func (d *dcMachine) run(s string, level int) error {
 	return nil
 }
 
-// command executes the first command of s. call is a macro to be run.
+// command executes the first command of s. call is a macro to run next.
 func (d *dcMachine) command(s string) (used int, call *string, err error) {
 	ch := s[0]
 	switch {
@@ -212,7 +213,7 @@ func (d *dcMachine) command(s string) (used int, call *string, err error) {
 	return 1, call, err
 }
 
-// conditional is >r, !<r and the like: the macro of r when the comparison holds.
+// conditional is >r, !<r and the like: it runs the macro in r when the comparison holds.
 func (d *dcMachine) conditional(s string) (int, *string, error) {
 	i, not := 0, false
 	if s[0] == '!' {
@@ -229,7 +230,7 @@ func (d *dcMachine) conditional(s string) (int, *string, error) {
 	if err != nil {
 		return i + 2, nil, err
 	}
-	// The top of the stack stands on the left.
+	// The top of the stack is the left operand.
 	c := b.cmp(a)
 	holds := map[byte]bool{'<': c < 0, '>': c > 0, '=': c == 0}[s[i]]
 	if holds == not {
@@ -374,7 +375,7 @@ func (d *dcMachine) arithmetic(op byte) error {
 			err = errors.New("remainder by zero")
 		}
 	case '^':
-		k, _ := b.int() // what is too large fails in pow
+		k, _ := b.int() // pow refuses a number that is too large
 		if !d.c.Step(1 + max(k, -k)*a.digits()>>8) {
 			return tool.ErrStop
 		}
@@ -396,7 +397,7 @@ func (d *dcMachine) arithmetic(op byte) error {
 	return d.push(dcValue{n: r})
 }
 
-// other are the commands of one letter.
+// other executes the commands of one letter.
 func (d *dcMachine) other(ch byte) (call *string, err error) {
 	top := func() (dcValue, error) {
 		if len(d.stack) == 0 {
@@ -551,7 +552,7 @@ func (d *dcMachine) other(ch byte) (call *string, err error) {
 	return nil, fmt.Errorf("'%c' (%04o) unimplemented", ch, ch)
 }
 
-// rotate turns the top n values around.
+// rotate rotates the top n values.
 func (d *dcMachine) rotate(n int) error {
 	k := min(max(n, -n), len(d.stack))
 	if k < 2 {
@@ -570,7 +571,7 @@ func (d *dcMachine) rotate(n int) error {
 	return nil
 }
 
-// readLine is ?: a line from standard input.
+// readLine is ?: it reads a line from standard input.
 func (d *dcMachine) readLine() string {
 	if !d.inReady {
 		data, err := d.purse.ReadAll(d.c.In)

@@ -5,20 +5,20 @@ import (
 	"math/bits"
 )
 
-// fixedPoint computes with whole numbers n that stand for n / 2^bits. One unit of the last place
-// is an ulp here.
+// fixedPoint computes with whole numbers n that mean n / 2^bits. In this package, an ulp is one
+// unit of the last place.
 //
-// Work is paid for before it is done. After a refusal err is set, and all results are worthless.
+// Work is paid for before it is done. After a refusal err is set, and all results are invalid.
 type fixedPoint struct {
 	bits uint
 	pay  func(steps int) error
 	err  error
 }
 
-// bitsOf is how many bits so many decimal digits need. 10 is less than 2^(10/3).
+// bitsOf returns the number of bits for a number of decimal digits. 10 is less than 2^(10/3).
 func bitsOf(digits int) uint { return uint(digits)*10/3 + 1 }
 
-// spend pays for one operation on each pair of words of a and b. It reports whether to go on.
+// spend pays for one operation on each pair of words of a and b, and reports whether to go on.
 func (f *fixedPoint) spend(a, b *big.Int) bool {
 	if f.err == nil {
 		f.err = f.pay((len(a.Bits()) + 1) * (len(b.Bits()) + 1) >> 5)
@@ -37,7 +37,7 @@ func (f *fixedPoint) spendPass(a *big.Int) bool {
 // one is the number 1.
 func (f *fixedPoint) one() *big.Int { return new(big.Int).Lsh(powersOfTen[0], f.bits) }
 
-// halve divides a by 2^n and drops the rest, of negative numbers too.
+// halve divides a by 2^n and truncates toward zero.
 func halve(a *big.Int, n uint) *big.Int {
 	if a.Sign() >= 0 {
 		return new(big.Int).Rsh(a, n)
@@ -46,7 +46,7 @@ func halve(a *big.Int, n uint) *big.Int {
 	return z.Neg(z.Rsh(z, n))
 }
 
-// mul is a*b, less than an ulp off.
+// mul returns a*b. The error is less than an ulp.
 func (f *fixedPoint) mul(a, b *big.Int) *big.Int {
 	if !f.spend(a, b) {
 		return new(big.Int)
@@ -54,7 +54,7 @@ func (f *fixedPoint) mul(a, b *big.Int) *big.Int {
 	return halve(new(big.Int).Mul(a, b), f.bits)
 }
 
-// ratio is a/b of whole numbers, less than an ulp off.
+// ratio returns a/b for whole numbers. The error is less than an ulp.
 func (f *fixedPoint) ratio(a, b *big.Int) *big.Int {
 	a = new(big.Int).Lsh(a, f.bits)
 	if !f.spend(a, b) {
@@ -63,7 +63,7 @@ func (f *fixedPoint) ratio(a, b *big.Int) *big.Int {
 	return a.Quo(a, b)
 }
 
-// part is a/n for a small n, less than an ulp off.
+// part returns a/n for a small n. The error is less than an ulp.
 func (f *fixedPoint) part(a *big.Int, n uint64) *big.Int {
 	if !f.spendPass(a) {
 		return new(big.Int)
@@ -71,7 +71,7 @@ func (f *fixedPoint) part(a *big.Int, n uint64) *big.Int {
 	return new(big.Int).Quo(a, new(big.Int).SetUint64(n))
 }
 
-// sqrt is the root of a, less than an ulp off.
+// sqrt returns the square root of a. The error is less than an ulp.
 func (f *fixedPoint) sqrt(a *big.Int) *big.Int {
 	for range 4 { // a root costs a few divisions
 		if !f.spend(a, a) {
@@ -82,10 +82,10 @@ func (f *fixedPoint) sqrt(a *big.Int) *big.Int {
 	return a.Sqrt(a)
 }
 
-// from converts a decimal number, less than an ulp off.
+// from converts a decimal number. The error is less than an ulp.
 func (f *fixedPoint) from(x num) *big.Int { return f.ratio(x.n, pow10(x.scale)) }
 
-// digits cuts an approximation off after scale decimal digits. certain is whether the true value
+// digits truncates an approximation to scale decimal digits. certain says whether the true value
 // has the same digits.
 func (f *fixedPoint) digits(a approximation, scale int) (n num, certain bool) {
 	if !f.spend(a.value, pow10(scale)) {
@@ -98,20 +98,21 @@ func (f *fixedPoint) digits(a approximation, scale int) (n num, certain bool) {
 	return num{low, scale}, low.Cmp(high) == 0
 }
 
-// sumErrorBits bounds the logarithm of a series' error in ulps, where no term is off by more than
-// four. A series that we use has fewer terms than bits, for each term is at most half of the
-// last one.
+// sumErrorBits bounds the logarithm of a series' error in ulps, if the error of each term is at
+// most four ulps. The series here have fewer terms than bits, because each term is at most half of
+// the previous one.
 func sumErrorBits(precision uint) uint { return uint(bits.Len(4*precision + 16)) }
 
-// steepness is how often functions halve their argument before they sum up a series. Each halving
-// costs one product afterwards and saves terms of the series. Both grow as the root of the bits.
+// steepness is the number of times that functions halve their argument before they sum a series.
+// Each halving costs one product afterwards and saves terms of the series. The best number grows
+// with the square root of the bits.
 func steepness(precision uint) uint {
 	root := new(big.Int).SetUint64(uint64(precision))
 	return uint(root.Sqrt(root).Uint64())/2 + 1
 }
 
-// inverseSeries is the sum of 1/((2k+1) n^(2k+1)), with alternating signs for the arcus tangent of
-// 1/n, and without for the area tangent. It is off by less than 2^sumErrorBits.
+// inverseSeries returns the sum of 1/((2k+1) n^(2k+1)). With alternating signs this is atan(1/n),
+// otherwise atanh(1/n). The error is less than 2^sumErrorBits.
 func (f *fixedPoint) inverseSeries(n uint64, alternating bool) *big.Int {
 	power := f.part(f.one(), n)
 	sum := new(big.Int).Set(power)
@@ -126,9 +127,10 @@ func (f *fixedPoint) inverseSeries(n uint64, alternating bool) *big.Int {
 	return sum
 }
 
-// combine adds up multiples of series of 1/n. Its guard bits make the result less than an ulp off.
+// combine adds multiples of series of 1/n. With its guard bits, the error of the result is less
+// than an ulp.
 func (f *fixedPoint) combine(alternating bool, parts ...[2]int64) *big.Int {
-	guard := sumErrorBits(2*f.bits) + 8 // factors are below 2^6, and there are three at most
+	guard := sumErrorBits(2*f.bits) + 8 // factors are below 2^6, and there are at most three
 	wide := &fixedPoint{bits: f.bits + guard, pay: f.pay, err: f.err}
 	sum := new(big.Int)
 	for _, p := range parts {
@@ -139,12 +141,12 @@ func (f *fixedPoint) combine(alternating bool, parts ...[2]int64) *big.Int {
 	return sum.Rsh(sum, guard)
 }
 
-// pi is by Machin's formula: pi/4 = 4 atan 1/5 - atan 1/239.
+// pi uses Machin's formula: pi/4 = 4 atan 1/5 - atan 1/239.
 func (f *fixedPoint) pi() *big.Int {
 	return f.combine(true, [2]int64{16, 5}, [2]int64{-4, 239})
 }
 
-// ln2 uses 2 = (8/6)² (18/16), and that ln (1+z)/(1-z) is 2 atanh z: z is 1/7 and 1/17 here.
+// ln2 uses 2 = (8/6)² (18/16) and ln (1+z)/(1-z) = 2 atanh z, where z is 1/7 and 1/17.
 func (f *fixedPoint) ln2() *big.Int {
 	return f.combine(false, [2]int64{4, 7}, [2]int64{2, 17})
 }

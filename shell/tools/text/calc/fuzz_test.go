@@ -9,7 +9,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// budget is a host that ends a program after so many steps.
+// budget is a host that ends a program after a number of steps.
 type budget struct {
 	tool.Host
 	steps int

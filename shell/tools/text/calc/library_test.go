@@ -14,10 +14,10 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// ample are enough steps for any calculation of these tests.
+// ample is more steps than any calculation of these tests needs.
 const ample = 1 << 40
 
-// runBC runs our bc -l on a program.
+// runBC runs a program with our bc -l.
 func runBC(t testing.TB, steps int, program string) (out, errs string, code int) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -26,7 +26,7 @@ func runBC(t testing.TB, steps int, program string) (out, errs string, code int)
 	return stdout.String(), stderr.String(), code
 }
 
-// TestLibraryIsLikeFunctions checks what makes the functions of -l ones of bc.
+// TestLibraryIsLikeFunctions checks that the functions of -l behave like other functions of bc.
 func TestLibraryIsLikeFunctions(t *testing.T) {
 	for _, test := range []struct{ name, program, want string }{
 		{"scale", "scale=5;e(1);s(1);c(1);a(1);l(2);j(1,1)", "2.71828\n.84147\n.54030\n.78539\n.69314\n.44005\n"},
@@ -67,13 +67,13 @@ func TestLibraryBudget(t *testing.T) {
 	}
 }
 
-// reference computes a function in a way of its own: plain Taylor series of rationals' quotients in
-// binary floating point, without reduction of the argument and with far more digits than needed.
+// reference computes a function in a different way: with plain Taylor series in binary floating
+// point, without reduction of the argument, and with far more digits than needed.
 func reference(name byte, order int, x *big.Rat, scale int) string {
 	const precision = 700
 	real := func() *big.Float { return new(big.Float).SetPrec(precision) }
 	arg := real().SetRat(x)
-	// sum adds up first, first*ratio(1), first*ratio(1)*ratio(2)…
+	// sum returns first + first*ratio(1) + first*ratio(1)*ratio(2)…
 	sum := func(first *big.Float, ratio func(k int64) *big.Float) *big.Float {
 		total, term := real().Set(first), real().Set(first)
 		for k := int64(1); term.Sign() != 0 && term.MantExp(nil) > -precision; k++ {
@@ -96,7 +96,7 @@ func reference(name byte, order int, x *big.Rat, scale int) string {
 		v = sum(arg, func(k int64) *big.Float { return over(negated, 2*k*(2*k+1)) })
 	case 'c':
 		v = sum(real().SetInt64(1), func(k int64) *big.Float { return over(negated, 2*k*(2*k-1)) })
-	case 'l': // Newton's method: y + 1 - e^y/x... has its zero where e^y = x
+	case 'l': // Newton's method: the step x/e^y - 1 is 0 where e^y = x
 		f, _ := arg.Float64()
 		v = real().SetInt64(int64(big.NewFloat(f).MantExp(nil)))
 		for range 600 {
@@ -125,12 +125,12 @@ func reference(name byte, order int, x *big.Rat, scale int) string {
 	return num{cut, scale}.text(10)
 }
 
-// randomCall is a call of a function with an argument of moderate size.
+// randomCall returns a call of a function with an argument of moderate size.
 func randomCall(r *rand.Rand) (name byte, order int, x num, scale int) {
 	name = "eslcaj"[r.IntN(6)]
 	digits := r.IntN(12)
 	x = num{big.NewInt(r.Int64N(40*pow10(digits).Int64()) - 20*pow10(digits).Int64()), digits}
-	if name == 'l' || name == 'a' { // Euler's series is slow for large ones
+	if name == 'l' || name == 'a' { // Euler's series is slow for large arguments
 		x = num{big.NewInt(1 + r.Int64N(8*pow10(digits).Int64())), digits}
 	}
 	return name, r.IntN(9), x, r.IntN(60)
@@ -143,8 +143,8 @@ func callText(name byte, order int, x num) string {
 	return fmt.Sprintf("%c(%s)", name, x.text(10))
 }
 
-// TestLibraryDigits compares random calls with a computation of another kind and many more digits.
-// Each digit must be the right one.
+// TestLibraryDigits compares random calls with a different computation that has many more digits.
+// Each digit must be right.
 func TestLibraryDigits(t *testing.T) {
 	r := rand.New(rand.NewPCG(15, 1))
 	for range 300 {
@@ -159,8 +159,8 @@ func TestLibraryDigits(t *testing.T) {
 	}
 }
 
-// TestLibraryOwnPrecision compares results with the beginnings of longer ones, for arguments that
-// make the reference slow.
+// TestLibraryOwnPrecision compares results with the first digits of longer results. It is for
+// arguments for which the reference is slow.
 func TestLibraryOwnPrecision(t *testing.T) {
 	m := newMachine(&tool.Call{Host: &budget{steps: ample}, Ctx: context.Background()}, nil)
 	number := func(s string) num {
@@ -193,9 +193,9 @@ func TestLibraryOwnPrecision(t *testing.T) {
 	}
 }
 
-// TestLibraryLikeRealBC compares random calls with those of the real bc. Its last digits are not
-// always right. A result that differs may then be a few units of the last place away, and ours must
-// be the right one.
+// TestLibraryLikeRealBC compares random calls with the real bc, whose last digits are not always
+// right. A different result may be only a few units of the last place away, and ours must then be
+// right.
 func TestLibraryLikeRealBC(t *testing.T) {
 	_, err := exec.LookPath("bc")
 	testenv.Need(t, "simbash", err)

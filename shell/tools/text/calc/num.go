@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// num is a decimal number: n / 10^scale. Its values never change.
+// num is a decimal number n / 10^scale. It is immutable.
 type num struct {
 	n     *big.Int
 	scale int
@@ -18,7 +18,7 @@ var (
 	ten  = big.NewInt(10)
 )
 
-// maxDigits bounds a number; what would be longer is an error.
+// maxDigits is the longest number. A longer result is an error.
 const maxDigits = 2 << 20
 
 var (
@@ -44,7 +44,7 @@ func pow10(n int) *big.Int {
 
 func fromInt(n int) num { return num{big.NewInt(int64(n)), 0} }
 
-// rescale cuts or extends the fraction.
+// rescale truncates or extends the fraction.
 func (a num) rescale(scale int) num {
 	switch {
 	case scale > a.scale:
@@ -86,7 +86,7 @@ func (a num) div(b num, scale int) (num, error) {
 	if b.n.Sign() == 0 {
 		return zero, errDivide
 	}
-	// a/10^sa / (b/10^sb) to scale digits is a*10^(scale+sb-sa) / b.
+	// a/10^sa / (b/10^sb), to scale digits, is a*10^(scale+sb-sa) / b.
 	shift := scale + b.scale - a.scale
 	x, y := a.n, b.n
 	if shift >= 0 {
@@ -147,13 +147,14 @@ func (a num) sqrt(scale int) (num, error) {
 	return num{new(big.Int).Sqrt(a.rescale(2 * s).n), s}, nil
 }
 
-// digits is about how many digits there are.
+// digits returns the approximate number of digits.
 func (a num) digits() int { return a.n.BitLen()*30103/100000 + 1 }
 
-// size is the memory of a number.
+// size returns the memory of a number.
 func (a num) size() int { return a.n.BitLen()/8 + 64 }
 
-// length is that of bc's length(): significant digits, and those of the fraction.
+// length returns the result of bc's length(): the number of significant digits, but at least the
+// number of digits of the fraction.
 func (a num) length() int {
 	s := new(big.Int).Abs(a.n).String()
 	if s == "0" {
@@ -173,8 +174,8 @@ func (a num) int() (int, bool) {
 	return int(i.Int64()), true
 }
 
-// parseNum reads digits of a base, with a point. Only values that fit are digits of a number of several; a single one is
-// itself.
+// parseNum reads digits of a base, with a point. In a number of several digits, a digit above the
+// base counts as the base's highest digit. A single digit keeps its value.
 func parseNum(s string, base int) num {
 	whole, frac, _ := strings.Cut(s, ".")
 	value := func(c byte) int64 {
@@ -224,7 +225,7 @@ func parseNum(s string, base int) num {
 
 const digitChars = "0123456789ABCDEF"
 
-// text writes a number in a base, as bc does: no zero before the point. lead puts one there, as dc's -z.
+// text formats a number in a base as bc does, without a zero before the point.
 func (a num) text(base int) string {
 	if a.n.Sign() == 0 {
 		return "0"
@@ -293,7 +294,7 @@ func (a num) text(base int) string {
 	return b.String()
 }
 
-// wrap breaks a long number into lines, each but the last with a backslash at its end.
+// wrap breaks a long number into lines. Each line except the last ends with a backslash.
 func wrap(s string, width int) string {
 	width -= 2
 	if width < 1 || len(s) <= width {

@@ -5,13 +5,13 @@ import (
 	"math/bits"
 )
 
-// expErrorBits bounds the error of exp relative to the value, and absolutely for values below 1:
-// the series' error doubles with each squaring, and a squaring adds one ulp.
+// expErrorBits bounds the error of exp. The bound is relative to the value, and absolute for values
+// below 1. Each squaring doubles the error of the series and adds one ulp.
 func expErrorBits(precision, wholeBits uint) uint {
 	return steepness(precision) + wholeBits + sumErrorBits(precision) + 2
 }
 
-// exp is e^x. It sums up the Taylor series of x / 2^n, and squares the result n times. x has
+// exp returns e^x. It sums the Taylor series of x / 2^n, and squares the result n times. x has
 // wholeBits bits before its point.
 func (f *fixedPoint) exp(x *big.Int, wholeBits uint) *big.Int {
 	halvings := steepness(f.bits) + wholeBits
@@ -27,14 +27,14 @@ func (f *fixedPoint) exp(x *big.Int, wholeBits uint) *big.Int {
 	return sum
 }
 
-// logErrorBits bounds the error of log: the roots are two ulps off, and each doubles what the
-// series is off.
+// logErrorBits bounds the error of log: the error of the roots is two ulps, and each root doubles
+// the error of the series.
 func logErrorBits(precision uint) uint {
 	return steepness(precision) + 1 + sumErrorBits(precision) + 2
 }
 
-// log is ln x of x > 0. It splits x into m 2^k with m in [1/2,2], takes n square roots of m, and
-// sums up ln m = 2^(n+1) atanh((m-1)/(m+1)) for the result.
+// log returns ln x for x > 0. It splits x into m 2^k with m in [1/2,2], takes n square roots of m,
+// and sums the series ln m = 2^(n+1) atanh((m-1)/(m+1)) for the result.
 func (f *fixedPoint) log(x num) *big.Int {
 	tens := pow10(x.scale)
 	exponent := x.n.BitLen() - tens.BitLen()
@@ -61,8 +61,8 @@ func (f *fixedPoint) log(x num) *big.Int {
 	return sum.Add(sum, halve(twos, guard))
 }
 
-// oddSeries is the sum of z^(2k+1)/(2k+1): the area tangent of z, or with alternating signs the
-// arcus tangent. |z| is below 1/2.
+// oddSeries returns the sum of z^(2k+1)/(2k+1), which is atanh z, or with alternating signs atan z.
+// |z| is below 1/2.
 func (f *fixedPoint) oddSeries(z *big.Int, alternating bool) *big.Int {
 	square := f.mul(z, z)
 	if alternating {
@@ -76,14 +76,14 @@ func (f *fixedPoint) oddSeries(z *big.Int, alternating bool) *big.Int {
 	return sum
 }
 
-// sinCosErrorBits bounds the error of sinCos: doubling the angle makes the error four times as
-// large at most.
+// sinCosErrorBits bounds the error of sinCos: doubling the angle multiplies the error by at most
+// four.
 func sinCosErrorBits(precision uint) uint {
 	return 2*steepness(precision) + sumErrorBits(precision) + 3
 }
 
-// sinCos returns the sine and the cosine. It takes x modulo quarter turns, sums up the Taylor
-// series of the rest / 2^n, and doubles the angle n times.
+// sinCos returns the sine and the cosine. It takes x modulo quarter turns, sums the Taylor series
+// of the rest / 2^n, and doubles the angle n times.
 func (f *fixedPoint) sinCos(x num) (sin, cos *big.Int) {
 	rest, quarters := f.quarterTurns(x)
 	halvings := steepness(f.bits)
@@ -118,8 +118,9 @@ func (f *fixedPoint) sinCos(x num) (sin, cos *big.Int) {
 	return sin, cos
 }
 
-// quarterTurns splits x into quarter turns (modulo 4) and a rest of an eighth of a turn at most,
-// which is less than two ulps off. The bits of x before the point cost as many of pi.
+// quarterTurns splits x into quarter turns (modulo 4) and a rest of at most an eighth of a turn.
+// The error of the rest is less than two ulps. For each bit of x before the point, it needs one
+// more bit of pi.
 func (f *fixedPoint) quarterTurns(x num) (rest *big.Int, quarters int64) {
 	guard := uint(x.rescale(0).n.BitLen()) + 2
 	wide := &fixedPoint{bits: f.bits + guard, pay: f.pay, err: f.err}
@@ -134,14 +135,14 @@ func (f *fixedPoint) quarterTurns(x num) (rest *big.Int, quarters int64) {
 	return halve(rest, guard), turns.And(turns, big.NewInt(3)).Int64()
 }
 
-// atanErrorBits bounds the error of atan: the halved angles are at most eight ulps off, and
-// doubling the result makes that more.
+// atanErrorBits bounds the error of atan: the error of the halved angles is at most eight ulps, and
+// each doubling of the result doubles it.
 func atanErrorBits(precision uint) uint {
 	return steepness(precision) + sumErrorBits(precision) + 2
 }
 
-// atan is the arcus tangent. It uses atan x = pi/2 - atan 1/x for x > 1, halves the angle n times
-// with tan(a/2) = tan a / (1 + sqrt(1 + tan² a)), and sums up the series.
+// atan returns the arctangent. For x > 1 it uses atan x = pi/2 - atan 1/x. It halves the angle n
+// times with tan(a/2) = tan a / (1 + sqrt(1 + tan² a)), and sums the series.
 func (f *fixedPoint) atan(x num) *big.Int {
 	over, under := new(big.Int).Abs(x.n), pow10(x.scale)
 	inverse := over.Cmp(under) > 0
@@ -166,13 +167,13 @@ func (f *fixedPoint) atan(x num) *big.Int {
 	return z
 }
 
-// besselErrorBits bounds the error of bessel. With h = |x|/2, no term is above e^2h, and no error
-// of a term grows by more than e^3h in those that follow. Both together are below 2^4|x|.
+// besselErrorBits bounds the error of bessel. With h = |x|/2, no term is above e^2h, and the error
+// of a term grows by at most e^3h in later terms. Both together are below 2^4|x|.
 func besselErrorBits(precision uint, order, whole int) uint {
 	return 4*uint(whole+1) + uint(bits.Len(uint(order))) + sumErrorBits(precision) + 2
 }
 
-// bessel is J_n(|x|), the sum over k of (-1)^k h^(n+2k) / (k! (n+k)!) with h = |x|/2.
+// bessel returns J_n(|x|), the sum over k of (-1)^k h^(n+2k) / (k! (n+k)!) with h = |x|/2.
 func (f *fixedPoint) bessel(order int, x num) *big.Int {
 	h := f.ratio(new(big.Int).Abs(x.n), new(big.Int).Lsh(pow10(x.scale), 1))
 	square := f.mul(h, h)

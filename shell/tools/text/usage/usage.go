@@ -1,5 +1,5 @@
-// Package usage gives programs what they all have in common: the answers to --help and --version, memory that is given back,
-// and named inputs with the words that GNU's tools use when one can't be opened.
+// Package usage has the parts that all programs share: --help and --version, memory that is given
+// back, and named inputs with GNU's message for one that can't be opened.
 package usage
 
 import (
@@ -17,15 +17,15 @@ type Program struct {
 	Run  tool.Command
 	Args string // "[OPTION]... [FILE]..."
 	What string // a sentence
-	// Leading is set where --help and --version are options only as the first argument, since what follows belongs to
-	// another program.
+	// Leading means that --help and --version are options only as the first argument, because later
+	// arguments belong to another program.
 	Leading bool
 }
 
-// Version is what programs say of themselves.
+// Version is the version that programs print.
 const Version = "Carrel's own, compatible with GNU coreutils 9.1"
 
-// Commands makes commands of programs.
+// Commands makes commands from programs.
 func Commands(programs map[string]Program) map[string]tool.Command {
 	out := make(map[string]tool.Command, len(programs))
 	for name, p := range programs {
@@ -34,7 +34,7 @@ func Commands(programs map[string]Program) map[string]tool.Command {
 	return out
 }
 
-// run answers --help and --version.
+// run makes a command that also handles --help and --version.
 func (p Program) run(name string) tool.Command {
 	return func(c *tool.Call) int {
 		for i, a := range c.Args {
@@ -80,7 +80,7 @@ func (p *Purse) Free() {
 	}
 }
 
-// ReadAll reads everything and pays for it.
+// ReadAll reads everything and pays for its memory.
 func (p *Purse) ReadAll(in io.Reader) ([]byte, error) {
 	size := 4 << 10
 	if f, ok := in.(interface{ Stat() (vfs.Info, error) }); ok {
@@ -115,7 +115,8 @@ func (p *Purse) ReadAll(in io.Reader) ([]byte, error) {
 	}
 }
 
-// Open opens a named input, of which "-" is standard input. What it returns has the methods of a [tool.File] where it can.
+// Open opens a named input. "-" is standard input. The result has the methods of a [tool.File] if
+// possible.
 func Open(c *tool.Call, name string) (io.ReadCloser, error) {
 	if name == "-" {
 		return nopCloser{c.In}, nil
@@ -132,8 +133,9 @@ type nopCloser struct{ io.Reader }
 // Close implements io.Closer.
 func (nopCloser) Close() error { return nil }
 
-// Inputs calls fn with every named input, or standard input when there is none. Where one can't be opened it says failed,
-// a format with a place for the name, and goes on; the status is then status.
+// Inputs calls fn with every named input, or with standard input if there are no names. If an input
+// can't be opened, Inputs writes the message failed, a format with a place for the name. It then
+// continues with the next input, and returns status.
 func Inputs(c *tool.Call, names []string, failed string, status int, fn func(name string, in io.Reader) error) int {
 	if len(names) == 0 {
 		names = []string{"-"}
@@ -166,10 +168,10 @@ func Inputs(c *tool.Call, names []string, failed string, status int, fn func(nam
 
 var errEnd = errors.New("end")
 
-// ErrEnd ends Inputs without an error: the program has all it wants.
+// ErrEnd ends Inputs without an error, because the program needs no more input.
 var ErrEnd = errEnd
 
-// Stdin returns standard input as a file that can be sought, or nil when it is a pipe or a terminal.
+// Stdin returns standard input as a file with Seek, or nil when it is a pipe or a terminal.
 func Stdin(c *tool.Call) tool.File {
 	f, ok := c.In.(interface {
 		io.ReadSeeker
@@ -184,7 +186,7 @@ func Stdin(c *tool.Call) tool.File {
 	return stdin{f}
 }
 
-// stdin is standard input as a file that is only read, and stays open.
+// stdin is standard input as a file. It can only be read, and Close does not close it.
 type stdin struct {
 	seekable
 }
@@ -203,7 +205,7 @@ func (stdin) Truncate(int64) error { return syscall.EINVAL }
 // Close implements tool.File.
 func (stdin) Close() error { return nil }
 
-// Extra complains about an operand too many.
+// Extra reports an extra operand.
 func Extra(c *tool.Call, status int, operand string) int {
 	c.Errorf(status, "extra operand ‘%s’", operand)
 	return Try(c, status)
@@ -215,13 +217,13 @@ func Try(c *tool.Call, status int) int {
 	return status
 }
 
-// Missing complains about a missing operand.
+// Missing reports a missing operand.
 func Missing(c *tool.Call, status int) int {
 	c.Errorf(status, "missing operand")
 	return Try(c, status)
 }
 
-// Argument says that an option's argument is none of those that it takes.
+// Argument reports an argument of an option that is not one of the valid ones.
 func Argument(c *tool.Call, status int, value, option string, valid ...string) int {
 	c.Errorf(status, "invalid argument ‘%s’ for ‘%s’", value, option)
 	fmt.Fprintln(c.Err, "Valid arguments are:")
