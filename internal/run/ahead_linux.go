@@ -7,13 +7,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/box"
 )
 
-// walls are what of a box is there before it is known what it is like.
+// walls are the parts of a box that are made before the settings are known.
 type walls struct {
 	file  *os.File // the stage's program
 	stage *box.Ahead
 }
 
-// ahead starts the stage while the settings are still to be read, unless the flags say already that it would be of no use.
+// ahead starts the stage before the settings are read, unless the flags already show that it would
+// be useless.
 func (o *Options) ahead(d Deps) (*walls, error) {
 	w := &walls{}
 	_, nested := os.LookupEnv(marker)
@@ -30,7 +31,7 @@ func (o *Options) ahead(d Deps) (*walls, error) {
 	return w, nil
 }
 
-// program opens the stage's program, once. It is nil where this program is its own stage.
+// program opens the stage's program, once. It is nil if this program is its own stage.
 func (w *walls) program(d Deps) (_ *os.File, err error) {
 	if w.file == nil && d.Stage != nil {
 		w.file, err = d.Stage()
@@ -38,7 +39,7 @@ func (w *walls) program(d Deps) (_ *os.File, err error) {
 	return w.file, err
 }
 
-// close ends a stage that no box has taken.
+// close ends a stage that no box has used.
 func (w *walls) close() {
 	if w.stage != nil {
 		w.stage.Close()

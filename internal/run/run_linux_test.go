@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// late is a way out that is attached when the box has ended already.
+// late is a wire that is attached only after the box has ended.
 type late struct{ run.Wire }
 
 func (l late) Attach(ctx context.Context, link *os.File) error {
@@ -46,7 +46,8 @@ func (l late) Attach(ctx context.Context, link *os.File) error {
 	return l.Wire.Attach(ctx, link)
 }
 
-// TestFasterThanItsLink runs commands that have ended before their box's link is attached, which then is none any more: their exit status counts.
+// TestFasterThanItsLink runs commands that end before their box's link is attached, so that no link
+// is left to attach. Their exit status must count.
 func TestFasterThanItsLink(t *testing.T) {
 	testenv.Need(t, "box", box.Probe(t.Context()))
 	wire := func(o run.WireOptions) (run.Wire, error) {
