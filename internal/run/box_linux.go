@@ -122,7 +122,7 @@ func (j *Job) box(ctx context.Context) (code int, sig syscall.Signal, err error)
 // may have ended during the attaching, and its namespace with it.
 const attachTime = time.Second
 
-// overBy waits for a box's end for at most most, and reports whether it came.
+// overBy waits for a box's end, not longer than most, and reports whether it came.
 func overBy(bx *box.Box, most time.Duration) bool {
 	select {
 	case <-bx.Stopping():

@@ -66,7 +66,8 @@ type Request struct {
 	// Readable reports whether a file or directory, given as an absolute path, is copied in. Nil
 	// copies everything.
 	Readable func(path string) bool
-	// Protected reports whether an absolute path must not be changed outside, and the rule that says so.
+	// Protected reports whether an absolute path must not be changed outside. It also returns the
+	// rule.
 	Protected func(path string) (rule string, yes bool)
 	// KeepChanges leaves the changes in Result.Upper instead of carrying them back.
 	KeepChanges bool
