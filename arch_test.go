@@ -62,8 +62,8 @@ var siblings = map[string][]string{
 	"internal/image/hostbase": {"internal/image"},
 }
 
-// shellUsers are the only packages outside the house of the simulated shell that may import it. shell/ has floors of its
-// own, and imports nothing of Carrel's.
+// shellUsers are the only packages outside the house of the simulated shell that may import it.
+// shell/ has floors of its own, and imports nothing of Carrel's.
 var shellUsers = []string{"internal/driver/sim", "internal/run/simshell", "cmd/carrel-play"}
 
 // sameFloorFree are floors whose packages may import one another.

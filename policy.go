@@ -52,7 +52,8 @@ type Rule struct {
 	Limits  TrafficLimits `json:"limits,omitzero"` // for all traffic that this rule allows, together
 }
 
-// TrafficLimits bound traffic. A zero field sets no bound; the limits of the wire itself hold anyway.
+// TrafficLimits bound traffic. A zero field sets no bound; the limits of the wire itself hold
+// anyway.
 type TrafficLimits struct {
 	Connections           int     `json:"connections,omitempty"`          // open at once
 	ConnectionsPerSecond  float64 `json:"connectionsPerSecond,omitempty"` // new ones

@@ -43,8 +43,8 @@ type ProgramCall struct {
 	Files ProgramFiles
 }
 
-// ProgramFiles is a sandbox's disk inside a [ProgramCall]. Names are absolute or below the working directory. Errors match
-// fs.ErrNotExist, fs.ErrPermission and fs.ErrExist.
+// ProgramFiles is a sandbox's disk inside a [ProgramCall]. Names are absolute or below the working
+// directory. Errors match fs.ErrNotExist, fs.ErrPermission and fs.ErrExist.
 type ProgramFiles interface {
 	ReadFile(name string) ([]byte, error)
 	WriteFile(name string, data []byte, perm fs.FileMode) error

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// TemplateRef is a text that stands for what a sandbox is made from, and the kind of that
+// TemplateRef is a text that names the template or snapshot for a new sandbox, and the kind of that
 // text. Only [ParseTemplateRef] makes one; the zero value refers to nothing.
 //
 // The form of a text does not always tell its meaning. A template may have a name that
@@ -19,9 +19,9 @@ import (
 //     project, then a public one of the default project.
 //  4. A name, or name:tag, means the snapshot of the caller's project that has it.
 //
-// What the caller may not use is passed over as if it were not there. The tags default and
-// latest mean the name itself (see [TemplateRef.Plain]). Templates have no other tags, so a
-// text with another tag can only be a snapshot's name.
+// Templates and snapshots that the caller may not use are ignored, as if they did not exist. The
+// tags default and latest mean the name itself (see [TemplateRef.Plain]). Templates have no other
+// tags, so a text with another tag can only be a snapshot's name.
 type TemplateRef struct {
 	kind RefKind
 	name string // without the tag

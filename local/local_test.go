@@ -107,7 +107,8 @@ func TestManyAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// TestRealTiers runs real programs: this test binary plays the sandbox's kernel, or builds its walls.
+// TestRealTiers runs real programs: this test binary plays the sandbox's kernel, or builds its
+// walls.
 func TestRealTiers(t *testing.T) {
 	testenv.Long(t, "makes the base template")
 	host, err := os.ReadFile("/proc/version")

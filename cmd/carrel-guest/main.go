@@ -1,16 +1,15 @@
-// Command carrel-guest is the first process inside a sandbox. It serves the envd
-// protocol (package agent) for the real Linux (package oshost), reaps orphans and
-// makes an image without users, /tmp or resolv.conf fit to work in.
+// Command carrel-guest is the first process inside a sandbox. It serves the envd protocol (package
+// agent) for the real Linux (package oshost) and reaps orphans. It also prepares an image without
+// users, /tmp or resolv.conf for work.
 //
-// Run by a program inside as "carrel-guest checkpoint" it asks the host to keep the
-// sandbox's present moment. Like fork, that returns in each copy that is made of
-// it: the sandbox that asked gets the snapshot's id, a restored one its generation.
+// A program inside can run it as "carrel-guest checkpoint". It then asks the host for a snapshot of
+// the sandbox. Like fork, this returns in each copy that is made from the snapshot: the sandbox
+// that asked gets the snapshot's id, a restored one its generation.
 //
-// Run as "carrel-guest token" it asks the host for one of the sandbox's identity tokens
-// and prints it.
+// As "carrel-guest token" it asks the host for one of the sandbox's identity tokens and prints it.
 //
-// It listens before it does anything else: the host may connect from the first
-// millisecond, and its first request waits for the rest.
+// It listens before it does anything else. The host may connect from the first millisecond, and its
+// first request waits for the rest of the start.
 //
 //go:debug decoratemappings=0
 //go:debug containermaxprocs=0

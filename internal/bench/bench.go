@@ -17,28 +17,30 @@ import (
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
 
-// Options say what is measured and where the results go.
+// Options say what to measure and where the results go.
 type Options struct {
-	// Names are the measurements; none is all of them but the soak.
+	// Names are the measurements; none means all of them except the soak.
 	Names []string
 	// Carrel is the binary to measure.
 	Carrel string
-	// CacheDir is the daemon's, so that the base template is not packed again; "" is its default.
+	// CacheDir is the daemon's cache, so that the base template is not packed again; "" is its
+	// default.
 	CacheDir string
 	// Quick takes few samples.
 	Quick bool
-	// Smoke compares a few things and fails when a ratio is far off.
+	// Smoke compares a few things and fails if a ratio is far off.
 	Smoke bool
-	// JSON is the file that the results are written to as JSON lines; "-" is standard
-	// output, instead of the table.
+	// JSON is the file for the results, as JSON lines; "-" is standard output, instead of the
+	// table.
 	JSON string
-	// Compare is such a file of an earlier run.
+	// Compare is a results file of an earlier run.
 	Compare string
-	// Plots is the directory that plots are written to.
+	// Plots is the directory for plots.
 	Plots string
-	// Profile is the directory that the daemon's CPU profiles are written to.
+	// Profile is the directory for the daemon's CPU profiles.
 	Profile string
-	// Idle, Paused and Chain are how many sandboxes are kept idle, kept paused, and made one after the other.
+	// Idle, Paused and Chain are numbers of sandboxes: kept idle, kept paused, and made one after
+	// another.
 	Idle, Paused, Chain int
 	// For is how long the soak lasts.
 	For time.Duration
@@ -46,7 +48,7 @@ type Options struct {
 	Out, Log io.Writer
 }
 
-// Flags declares the flags of everything that a user chooses.
+// Flags declares flags for all options that a user chooses.
 func (o *Options) Flags(f *flag.FlagSet) {
 	f.BoolVar(&o.Quick, "quick", false, "few samples: three minutes instead of fifteen")
 	f.BoolVar(&o.Smoke, "smoke", false, "compare a few things in turns and fail when a ratio is far off")
@@ -61,7 +63,7 @@ func (o *Options) Flags(f *flag.FlagSet) {
 	f.DurationVar(&o.For, "for", 20*time.Minute, "how long the soak lasts")
 }
 
-// samples is how many samples a measurement takes.
+// samples returns how many samples a measurement takes.
 func (o Options) samples(full int) int {
 	if o.Quick {
 		return max(3, full/10)
@@ -69,14 +71,14 @@ func (o Options) samples(full int) int {
 	return full
 }
 
-// Parts are the processes that the bench starts its own binary as.
+// Parts returns the other processes that the bench's binary can be.
 func Parts() reexec.Parts {
 	parts := injectParts()
 	maps.Copy(parts, tap.Parts())
 	return parts
 }
 
-// measurement is one thing that can be asked for by name.
+// measurement is a measurement with a name.
 type measurement struct {
 	name  string
 	short string
@@ -85,7 +87,7 @@ type measurement struct {
 	run   func(context.Context, *session) ([]row, error)
 }
 
-// measurements are what can be measured, in order.
+// measurements returns all measurements, in order.
 func measurements() []measurement {
 	return []measurement{
 		{name: "create", short: "create to first output, cold and warm, beside runsc and runc", run: benchCreate},
@@ -112,7 +114,7 @@ func measurements() []measurement {
 	}
 }
 
-// onDaemon is a measurement on the daemon that makes cold starts only.
+// onDaemon makes a measurement that uses the daemon without a pool.
 func onDaemon(run func(context.Context, *daemon, Options) ([]row, error)) func(context.Context, *session) ([]row, error) {
 	return func(ctx context.Context, s *session) ([]row, error) {
 		d, err := s.coldDaemon(ctx)
@@ -123,7 +125,7 @@ func onDaemon(run func(context.Context, *daemon, Options) ([]row, error)) func(c
 	}
 }
 
-// alone is a measurement that needs no daemon of the session's.
+// alone makes a measurement that needs none of the session's daemons.
 func alone(run func(context.Context, *daemon, Options) ([]row, error)) func(context.Context, *session) ([]row, error) {
 	return func(ctx context.Context, s *session) ([]row, error) { return run(ctx, nil, s.o) }
 }
@@ -137,7 +139,7 @@ func Help() string {
 	return b.String()
 }
 
-// chosen are the measurements that were named, in their own order.
+// chosen returns the measurements that the options name, in the order of measurements.
 func (o Options) chosen() ([]measurement, error) {
 	all := measurements()
 	for _, name := range o.Names {
@@ -153,15 +155,15 @@ func (o Options) chosen() ([]measurement, error) {
 	}), nil
 }
 
-// Run measures and writes the results. A measurement that fails is reported and the
-// others are still made; its error comes back at the end.
+// Run measures and writes the results. If a measurement fails, Run reports that and makes the
+// others; it returns the error at the end.
 func Run(ctx context.Context, o Options) error {
 	chosen, err := o.chosen()
 	if err != nil {
 		return err
 	}
 	var old *results
-	if o.Compare != "" { // before anything is measured in vain
+	if o.Compare != "" { // find errors before the measurements
 		if old, err = readResults(o.Compare); err != nil {
 			return err
 		}
@@ -205,7 +207,7 @@ func (s *session) measure(ctx context.Context, m measurement) error {
 	return err
 }
 
-// write hands out the results in every form that was asked for.
+// write writes the results in every requested form.
 func (s *session) write(old *results) error {
 	if s.o.JSON == "-" {
 		if err := s.results.encode(s.o.Out); err != nil {

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// around makes samples that scatter evenly by a tenth around a middle.
+// around makes samples spread evenly around a middle, by a tenth of it.
 func around(middle float64, n int, seed uint64) []float64 {
 	random := rand.New(rand.NewPCG(seed, 1))
 	s := make([]float64, n)
@@ -60,8 +60,8 @@ func TestSummarise(t *testing.T) {
 	}
 }
 
-// TestRaceTakesTurns shows that each side begins as often as the others, and that the
-// warm-up is not counted.
+// TestRaceTakesTurns shows that each side begins as often as the others, and that the warm-up does
+// not count.
 func TestRaceTakesTurns(t *testing.T) {
 	var order strings.Builder
 	side := func(name string, every int) *runner {
@@ -86,7 +86,7 @@ func TestRaceTakesTurns(t *testing.T) {
 	}
 }
 
-// TestChanges compares two runs of which it is known what changed.
+// TestChanges compares two runs with known changes.
 func TestChanges(t *testing.T) {
 	run := func(scale float64, seed uint64) *results {
 		return &results{Machine: machine{CPU: "c", Cores: 2}, Rows: []row{
@@ -115,8 +115,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestChangesByChance compares many pairs of runs between which nothing changed. With
-// 95 % of the draws and the least change on top, hardly any may be called a change.
+// TestChangesByChance compares many pairs of runs without a change. With 95 % of the draws and the
+// least change required on top, almost none may be called a change.
 func TestChangesByChance(t *testing.T) {
 	called := 0
 	for i := range uint64(200) {
@@ -131,8 +131,7 @@ func TestChangesByChance(t *testing.T) {
 	}
 }
 
-// TestResultsFile writes results and reads them again, also in the form that versions
-// before this one wrote.
+// TestResultsFile writes results and reads them again. It also reads the form of earlier versions.
 func TestResultsFile(t *testing.T) {
 	r := &results{Machine: machine{CPU: "c", Cores: 2, LoadBefore: 1.5}, Points: []point{{"s", 1, 2}},
 		Rows: []row{fewer("a", "ms", []float64{1, 2, 3}, 2).key("k"), single("b", "×", 4)}}
@@ -202,14 +201,14 @@ func TestTargets(t *testing.T) {
 			}
 		}
 	}
-	// One figure of several that is missing does not make a target met.
+	// If one of several figures is missing, the target is not met.
 	text, ok, measured := targets[1].check(map[string]row{"create.cold": single("", "ms", 1)})
 	if ok || !measured || !strings.Contains(text, "not measured") {
 		t.Errorf("%q met %v measured %v", text, ok, measured)
 	}
 }
 
-// TestPlots draws all plots and checks that they are well-formed, small and hold every line.
+// TestPlots draws all plots. They must be well-formed and small, and contain every line.
 func TestPlots(t *testing.T) {
 	r := &results{}
 	for _, p := range plots {
@@ -262,7 +261,7 @@ func TestTickStep(t *testing.T) {
 	}
 }
 
-// TestChosen checks names, groups, and that the soak is made only when it is named.
+// TestChosen checks names and groups, and that the soak runs only if it is named.
 func TestChosen(t *testing.T) {
 	names := func(list []measurement) string {
 		var s []string
@@ -293,7 +292,7 @@ func TestChosen(t *testing.T) {
 	}
 }
 
-// TestServeHas tells flags of the serve command apart whose names begin alike.
+// TestServeHas distinguishes flags of the serve command with the same beginning.
 func TestServeHas(t *testing.T) {
 	s := &session{flags: "Flags:\n      --warm-floor strings   how many\n      --listen string   address\n"}
 	if !s.serveHas(t.Context(), "--warm-floor") || s.serveHas(t.Context(), "--warm") || !s.serveHas(t.Context(), "--listen") {
@@ -301,7 +300,7 @@ func TestServeHas(t *testing.T) {
 	}
 }
 
-// TestSteps ends at the count that was asked for and never passes it.
+// TestSteps ends at the requested count and never exceeds it.
 func TestSteps(t *testing.T) {
 	for n, want := range map[int]int{1: 1, 20: 3, 2000: 14} {
 		got := steps(n)

@@ -56,8 +56,8 @@ func benchBurst(ctx context.Context, s *session) ([]row, error) {
 	return rows, report("cold", "burst.cold", d, func() error { return nil })
 }
 
-// burst creates n sandboxes at once and has each answer a command; the times are from
-// the common start.
+// burst creates n sandboxes at once, and each answers a command. The times begin at the common
+// start.
 func (d *daemon) burst(ctx context.Context, n int) (created, answered []float64, err error) {
 	created, answered = make([]float64, n), make([]float64, n)
 	ids := make([]carrel.ID, n)
@@ -85,7 +85,7 @@ func (d *daemon) burst(ctx context.Context, n int) (created, answered []float64,
 	return created, answered, nil
 }
 
-// killAll ends sandboxes, a few at a time. The empty ID is passed over.
+// killAll ends sandboxes, a few at a time. It ignores the empty ID.
 func (d *daemon) killAll(ctx context.Context, ids []carrel.ID) {
 	var g errgroup.Group
 	g.SetLimit(4)
@@ -97,8 +97,8 @@ func (d *daemon) killAll(ctx context.Context, ids []carrel.ID) {
 	_ = g.Wait()
 }
 
-// benchSustained creates many sandboxes, a few at a time, each of which answers one
-// command and is killed: how many in a second, and whether the last are as fast as the first.
+// benchSustained creates many sandboxes, a few at a time. Each answers one command and is killed.
+// It measures how many per second, and whether the last are as fast as the first.
 func benchSustained(ctx context.Context, s *session) ([]row, error) {
 	d, err := s.coldDaemon(ctx)
 	if err != nil {
@@ -108,7 +108,7 @@ func benchSustained(ctx context.Context, s *session) ([]row, error) {
 	if s.o.Quick {
 		n = min(n, 100)
 	}
-	const clients = 4 // keeps two cores busy while one of them waits
+	const clients = 4 // keeps two cores busy while one client waits
 	times := make([]float64, n)
 	var next atomic.Int64
 	g, gctx := errgroup.WithContext(ctx)
@@ -143,7 +143,7 @@ func benchSustained(ctx context.Context, s *session) ([]row, error) {
 	return []row{
 		atLeast(single(fmt.Sprintf("%d cold creates, %d at a time, each with a command and killed", n, clients), "1/s", float64(n)/whole.Seconds()), 25).key("sustained"),
 		summarise("  create → first command's output", "ms", times).key("sustained.each"),
-		// Medians of so many samples on a machine with other work differ by some per cent.
+		// On a machine with other work, medians of this many samples differ by some per cent.
 		atMost(r, 1.15),
 		single("  processor time of the daemon, each", "ms", ms(own)/float64(n)),
 		single("  processor time of what it started and ended, each", "ms", ms(children)/float64(n)),

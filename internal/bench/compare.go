@@ -8,16 +8,16 @@ import (
 	"slices"
 )
 
-// change is how a row's median moved since an earlier run.
+// change is the change of a row's median since an earlier run.
 type change struct {
 	old, now  row
 	ratio     float64 // now ÷ old
-	low, high float64 // between them it lies with 95 % of the draws; NaN when that can't be told
+	low, high float64 // the range of 95 % of the draws; NaN if unknown
 	verdict   string
 }
 
-// least is the smallest change that is worth a word: two runs of the same program on
-// the same quiet machine differ by as much.
+// least is the smallest change that is reported. Two runs of the same program on the same quiet
+// machine differ by that much.
 const least = 0.05
 
 // printChanges writes what changed since an earlier run, as Markdown.
@@ -36,8 +36,9 @@ func printChanges(w io.Writer, old, now *results) {
 	}
 }
 
-// changes are those of all rows that both runs have. A row is known by its key, or by
-// its measurement and name and how many of the same were in front of it.
+// changes returns the changes of all rows that both runs have. A row is identified by its key.
+// Without a key, it is identified by its measurement and name, and by the number of equal rows
+// before it.
 func changes(old, now *results) []change {
 	byName := named(old.Rows)
 	var list []change
@@ -72,7 +73,7 @@ func rowName(r row, seen map[string]int) string {
 	return fmt.Sprintf("%s #%d", name, seen[name])
 }
 
-// judge says better or worse when the change is beyond what chance makes of so many samples.
+// judge returns better or worse if the change is larger than chance explains for this many samples.
 func (c change) judge() string {
 	switch {
 	case math.IsNaN(c.low):
@@ -85,8 +86,8 @@ func (c change) judge() string {
 	return "worse"
 }
 
-// bootstrap draws from both sets of samples with replacement, again and again, and
-// returns between what 95 % of the ratios of their medians lie. The draws are the same each time.
+// bootstrap draws from both sets of samples with replacement, many times. It returns the range of
+// 95 % of the ratios of the medians. The draws are the same each time.
 func bootstrap(old, now []float64) (low, high float64) {
 	if len(old) < 5 || len(now) < 5 {
 		return math.NaN(), math.NaN()

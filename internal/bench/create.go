@@ -7,8 +7,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// starting is a create and its first command's output, on a daemon and a tier; the
-// time until create returned goes to made.
+// starting is a create and the output of its first command, on a daemon and a tier. The time until
+// create returned goes to made.
 func (d *daemon) starting(name string, opts carrel.CreateOptions, made *[]float64) *runner {
 	return &runner{name: name, once: func(ctx context.Context) (time.Duration, error) {
 		start := time.Now()
@@ -32,16 +32,17 @@ func (d *daemon) starting(name string, opts carrel.CreateOptions, made *[]float6
 	}}
 }
 
-// base is what most sandboxes here are made from.
+// base returns the options of most sandboxes here.
 func base(tier carrel.Tier) carrel.CreateOptions {
 	return carrel.CreateOptions{Template: "base", Tier: tier, Timeout: time.Hour}
 }
 
-// createGap lets what the start before left behind end: its sandbox's removal, and what is started ahead for the next one.
+// createGap lets the work after the last start end: the removal of its sandbox, and the start of a
+// kernel for the next one.
 const createGap = 250 * time.Millisecond
 
-// benchCreate measures from the create request to the first command's output, in
-// turns: cold, from the pool, simulated, and the peers.
+// benchCreate measures from the create request to the first command's output, in turns: cold, from
+// the pool, simulated, and the peers.
 func benchCreate(ctx context.Context, s *session) ([]row, error) {
 	d, err := s.coldDaemon(ctx)
 	if err != nil {
@@ -93,7 +94,7 @@ func benchCreate(ctx context.Context, s *session) ([]row, error) {
 	return rows, nil
 }
 
-// peers are the container runtimes that work here, each doing the same job once.
+// peers returns the container runtimes that work here. Each does the same job once.
 func (s *session) peers(ctx context.Context, job func(*stock) (*runner, error)) []*runner {
 	var list []*runner
 	for _, open := range []func(context.Context) (*stock, error){s.runsc, s.runc} {

@@ -18,18 +18,17 @@ import (
 	"github.com/carrel-dev/carrel/internal/config"
 )
 
-// daemon is a carrel serve of the bench's own.
+// daemon is a carrel serve that belongs to the bench.
 type daemon struct {
 	cmd      *exec.Cmd
 	ended    chan struct{} // closed when the process has
 	dir      string
 	url, key string
 	svc      carrel.Service
-	groups   map[string]bool // where its sandboxes' cgroups are; see holdings
+	groups   map[string]bool // the places of its sandboxes' cgroups; see holdings
 }
 
-// startDaemon starts one in a temporary data directory and waits until it has a
-// base template.
+// startDaemon starts a daemon in a temporary data directory and waits until it has a base template.
 func startDaemon(ctx context.Context, o Options, more ...string) (*daemon, error) {
 	dir, err := os.MkdirTemp("", "carrel-bench-")
 	if err != nil {
@@ -51,8 +50,9 @@ func startDaemon(ctx context.Context, o Options, more ...string) (*daemon, error
 	return d, nil
 }
 
-// command is a run of a binary, not with a context, and in a group that a terminal's Ctrl-C does not reach: who interrupts
-// the bench wants its sandboxes ended, and they outlive their daemon.
+// command returns a run of a binary without a context, in a process group that a terminal's Ctrl-C
+// does not reach. After an interrupt the bench must still end its sandboxes, which outlive their
+// daemon.
 func command(binary string, args []string, log io.Writer) *exec.Cmd {
 	cmd := exec.Command(binary, args...)
 	cmd.Stderr = log
@@ -60,8 +60,8 @@ func command(binary string, args []string, log io.Writer) *exec.Cmd {
 	return cmd
 }
 
-// start starts the process on a thread that lives as long as it does: the kernel ends it with
-// the thread that it is the child of, and threads come and go.
+// start starts the process on a thread that lives as long as the process. The kernel ends the
+// process with the thread that started it, and Go's threads come and go.
 func (d *daemon) start() error {
 	d.ended = make(chan struct{})
 	started := make(chan error)
@@ -98,13 +98,13 @@ func (d *daemon) waitReady(ctx context.Context) error {
 		return err
 	}
 	d.svc = svc
-	_, err = svc.GetTemplate(ctx, "base") // packs it when it is not in the cache
+	_, err = svc.GetTemplate(ctx, "base") // packs it if it is not in the cache
 	return err
 }
 
 // stop kills the sandboxes and ends the daemon.
 func (d *daemon) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // thousands of sandboxes take a while
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // thousands of sandboxes take some time
 	defer cancel()
 	if d.svc != nil {
 		for {

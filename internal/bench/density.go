@@ -13,8 +13,8 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// benchDensity keeps many sandboxes alive that do nothing, and measures on the way up
-// what each costs and what the others feel of it.
+// benchDensity keeps many idle sandboxes alive. On the way up it measures the cost of each, and
+// their effect on the others.
 func benchDensity(ctx context.Context, s *session) ([]row, error) {
 	n := s.o.Idle
 	if s.o.Quick {
@@ -85,10 +85,11 @@ func benchDensity(ctx context.Context, s *session) ([]row, error) {
 	}, c.timesRows...), nil
 }
 
-// othersIdle is among how many others the operations on time are measured, if there are as many.
+// othersIdle is the number of other sandboxes during the measurement of operations on time, if
+// there are that many.
 const othersIdle = 500
 
-// times measures them among those there are.
+// times measures these operations among the present sandboxes.
 func (c *crowd) times(ctx context.Context) error {
 	if err := c.settle(ctx); err != nil {
 		return err
@@ -111,7 +112,8 @@ func (c *crowd) times(ctx context.Context) error {
 	return nil
 }
 
-// settle waits until the crowd has nothing left to do: who worked collects after 15 seconds, and kept connections go after a minute.
+// settle waits until the crowd has no work left. A process that was busy collects after 15 seconds,
+// and kept connections close after a minute.
 func (c *crowd) settle(ctx context.Context) error {
 	if c.s.o.Quick {
 		return sleep(ctx, 5*time.Second)
@@ -119,7 +121,7 @@ func (c *crowd) settle(ctx context.Context) error {
 	return sleep(ctx, 90*time.Second)
 }
 
-// steps are the counts at which a crowd of n is looked at.
+// steps returns the counts at which a crowd of n is measured.
 func steps(n int) []int {
 	var list []int
 	for _, at := range []int{1, 10, 25, 50, 100, 200, 300, 500, 750, 1000, 1250, 1500, 1750, 2000, 2500, 3000, 4000, 5000} {
@@ -146,10 +148,11 @@ type crowd struct {
 	timesRows []row // see times
 }
 
-// timedCreates are how many creates of a step are timed, one after the other. What there are more come before, a few at a time.
+// timedCreates is how many creates of a step are timed, one after another. The others come before,
+// a few at a time.
 const timedCreates = 20
 
-// grow creates sandboxes until there are n, or the machine has no room for more.
+// grow creates sandboxes until there are n, or the machine has no more room.
 func (c *crowd) grow(ctx context.Context, n int) error {
 	c.creates = nil
 	for len(c.ids) < n {
@@ -181,7 +184,8 @@ type idler struct {
 	computer carrel.Computer
 }
 
-// some creates a few at once, and returns those that were made, how long it took in all, and the first error.
+// some creates a few sandboxes at once. It returns the new ones, the total time, and the first
+// error.
 func (c *crowd) some(ctx context.Context, many int) (made []idler, took float64, err error) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -202,12 +206,13 @@ func (c *crowd) some(ctx context.Context, many int) (made []idler, took float64,
 	return made, ms(time.Since(start)), err
 }
 
-// look measures at the present count, and keeps the points for the plots.
+// look measures at the present count, and stores the points for the plots.
 func (c *crowd) look(ctx context.Context) error {
 	n := float64(len(c.ids))
 	const mib = 1 << 20
 	c.resident = float64(residentMemory(c.d.cmd.Process.Pid)) / mib
-	// Proportional set sizes count a page of a large folio that few map in part as theirs alone: 3 MiB too much for each, here.
+	// Proportional set sizes are 3 MiB too large for each here: if few processes map a part of a
+	// large folio, its pages count as theirs alone.
 	if charged, ok := c.d.charged(); ok {
 		c.each = float64(charged+max(0, residentMemory(c.d.cmd.Process.Pid)-c.daemon0)) / n / mib
 	} else {
@@ -215,7 +220,7 @@ func (c *crowd) look(ctx context.Context) error {
 	}
 	c.gone = float64(c.free0-memInfo("MemAvailable:")) / n / mib
 	c.execs = nil
-	// In an order that no cache expects, each at least once while they are few.
+	// An order that no cache expects. While there are few, each comes at least once.
 	order := c.random.Perm(len(c.computers))
 	for len(order) < 40 {
 		order = append(order, c.random.Perm(len(c.computers))...)
@@ -237,7 +242,7 @@ func (c *crowd) look(ctx context.Context) error {
 	return nil
 }
 
-// alive counts those that answer, a few at a time.
+// alive counts the sandboxes that answer, a few at a time.
 func (c *crowd) alive(ctx context.Context) (int, error) {
 	var count atomic.Int64
 	var g errgroup.Group

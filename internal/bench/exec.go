@@ -8,7 +8,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// executing is the round trip of true over a kept connection.
+// executing is the round trip of true over an open connection.
 func executing(name string, c carrel.Computer) *runner {
 	return &runner{name: name, once: func(ctx context.Context) (time.Duration, error) {
 		start := time.Now()
@@ -20,7 +20,7 @@ func executing(name string, c carrel.Computer) *runner {
 	}}
 }
 
-// benchExec measures the round trip of true, in turns with that of the peers.
+// benchExec measures the round trip of true, in turns with the peers'.
 func benchExec(ctx context.Context, s *session) ([]row, error) {
 	d, err := s.coldDaemon(ctx)
 	if err != nil {

@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// holdings counts what a daemon and its sandboxes hold of this machine. Only what is the
-// daemon's own is counted: others may be at work here.
+// holdings counts the resources of a daemon and its sandboxes on this machine. It counts only the
+// daemon's own, because other programs may run here.
 type holdings map[string]int
 
-// The kinds of them, as they are reported.
+// The kinds of holdings, as reported.
 const (
 	heldProcesses   = "processes"
 	heldFiles       = "files in the data directory"
@@ -29,7 +29,7 @@ const (
 	heldDescriptors = "descriptors of the daemon"
 )
 
-// holdings looks at everything at once, when the kernels that are started ahead are there.
+// holdings counts everything at once, when the kernels that are started ahead are there.
 func (d *daemon) holdings() holdings {
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		st, err := d.svc.Pool(context.Background())
@@ -69,8 +69,8 @@ func (d *daemon) holdings() holdings {
 	return h
 }
 
-// countCgroups counts the groups beside those that processes of the daemon are in. Where
-// they are is learnt while a sandbox lives, and remembered.
+// countCgroups counts the groups next to those of the daemon's processes. It learns their places
+// while a sandbox lives, and remembers them.
 func (d *daemon) countCgroups(of map[string]bool) int {
 	if d.groups == nil {
 		d.groups = map[string]bool{}
@@ -94,7 +94,7 @@ func (d *daemon) countCgroups(of map[string]bool) int {
 	return n
 }
 
-// processes are the daemon and everything that descends from it.
+// processes returns the daemon and all its descendants.
 func (d *daemon) processes() []int {
 	children := map[int][]int{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -112,7 +112,7 @@ func (d *daemon) processes() []int {
 	return all
 }
 
-// statFields are those of /proc/PID/stat behind the name.
+// statFields returns the fields of /proc/PID/stat after the name.
 func statFields(name string) ([]string, error) {
 	raw, err := os.ReadFile(name)
 	if err != nil {
@@ -122,8 +122,8 @@ func statFields(name string) ([]string, error) {
 	return strings.Fields(text[strings.LastIndexByte(text, ')')+1:]), nil
 }
 
-// settled waits until the daemon holds no more than before, for half a minute, and
-// says how much more it does. Its own descriptors and records may grow.
+// settled waits at most half a minute until the daemon holds no more than before. It returns how
+// much more it still holds. Its own descriptors and records may grow.
 func (d *daemon) settled(ctx context.Context, before holdings) (int, string) {
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(200 * time.Millisecond) {
 		now, sum := d.holdings(), 0
@@ -143,7 +143,7 @@ func (d *daemon) settled(ctx context.Context, before holdings) (int, string) {
 // kinds are the sorted names.
 func (h holdings) kinds() []string { return slices.Sorted(maps.Keys(h)) }
 
-// processorTime is what a process and those of its children that ended have used.
+// processorTime is the time used by a process, and by its children that have ended.
 type processorTime struct{ own, children time.Duration }
 
 // cpu is the daemon's.
@@ -154,20 +154,21 @@ func (d *daemon) cpu() processorTime {
 	}
 	ticks := func(i int) time.Duration {
 		n, _ := strconv.ParseInt(f[i], 10, 64)
-		return time.Duration(n) * 10 * time.Millisecond // USER_HZ is 100 on every Linux that Go runs on
+		return time.Duration(n) * 10 * time.Millisecond // USER_HZ is 100 on every Linux that Go supports
 	}
 	return processorTime{own: ticks(11) + ticks(12), children: ticks(13) + ticks(14)}
 }
 
-// since is how much was used since then.
+// since returns the time used since before.
 func (p processorTime) since(before processorTime) (own, children time.Duration) {
 	return p.own - before.own, p.children - before.children
 }
 
-// residentMemory is the resident memory of one process, with the pages of its binary that it shares with all who run that.
+// residentMemory returns the resident memory of one process. It includes pages of the binary that
+// are shared with other processes of that binary.
 func residentMemory(pid int) int64 { return statusMemory(pid, "VmRSS:") }
 
-// ownMemory is what of it no file backs: only this can leak.
+// ownMemory returns the part that no file backs. Only this part can leak.
 func ownMemory(pid int) int64 { return statusMemory(pid, "RssAnon:") }
 
 func statusMemory(pid int, line string) int64 {
@@ -178,8 +179,8 @@ func statusMemory(pid int, line string) int64 {
 	return kilobytes(string(raw), line)
 }
 
-// proportionalMemory sums the proportional set sizes of the daemon and everything below
-// it: shared pages count once over all who share them.
+// proportionalMemory adds up the proportional set sizes of the daemon and all its descendants: a
+// shared page counts once in total.
 func (d *daemon) proportionalMemory() int64 {
 	var sum int64
 	for _, pid := range d.processes() {
@@ -190,8 +191,9 @@ func (d *daemon) proportionalMemory() int64 {
 	return sum
 }
 
-// charged sums what the kernel charges the sandboxes' control groups with: all memory that is theirs alone, the kernel's for them
-// included, exactly. False means that they have none.
+// charged adds up the memory that the kernel charges to the sandboxes' control groups: exactly all
+// memory that is theirs alone, the kernel's memory for them included. It returns false if they have
+// no groups.
 func (d *daemon) charged() (int64, bool) {
 	groups := map[string]bool{}
 	for _, pid := range d.processes() {
@@ -221,7 +223,7 @@ func (d *daemon) charged() (int64, bool) {
 	return sum, len(groups) > 0
 }
 
-// diskUsage is how many bytes of the disk a directory takes.
+// diskUsage returns how many bytes of the disk a directory takes.
 func diskUsage(dir string) (int64, error) {
 	var sum int64
 	seen := map[uint64]bool{}

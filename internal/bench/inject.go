@@ -29,19 +29,19 @@ import (
 )
 
 const (
-	// injectPart is the process in which our proxy is measured: alone, as a rival is.
+	// injectPart is the process in which our proxy is measured: alone, like a rival.
 	injectPart = "carrel-bench-inject"
 	injectHost = "api.example.com"
-	// injectKey is what the server wants to see, injectFake what the client sends.
+	// injectKey is the key that the server demands, injectFake the text that the client sends.
 	injectKey, injectFake = "the-key-that-only-the-proxy-knows", "placeholder"
 	injectClients         = 16
 )
 
 func injectParts() reexec.Parts { return reexec.Parts{injectPart: serveInject} }
 
-// benchInject measures requests over kept TLS connections: straight to a server, through
-// the wire's proxy, which puts a key in and strikes it out of the answer, and through
-// mitmdump, if there is one, which puts it in. The runs take turns, since machines change.
+// benchInject measures requests over open TLS connections in three ways: directly to a server;
+// through the wire's proxy, which injects a key and strikes it out of the answer; and, if it is
+// there, through mitmdump, which injects the key. The ways take turns, because machines change.
 func benchInject(ctx context.Context, _ *daemon, o Options) ([]row, error) {
 	dir, err := os.MkdirTemp("", "carrel-bench-inject")
 	if err != nil {
@@ -91,8 +91,8 @@ func benchInject(ctx context.Context, _ *daemon, o Options) ([]row, error) {
 	return injectRows(ways), nil
 }
 
-// mitmdump is the rival's program: the one in the PATH, or the newest from the Python package index, which is installed into the
-// user's cache the first time.
+// mitmdump returns the rival's program: the one in the PATH, or the newest from the Python package
+// index. The first time, it is installed into the user's cache.
 func mitmdump(ctx context.Context) (string, error) {
 	if program, err := exec.LookPath("mitmdump"); err == nil {
 		return program, nil
@@ -115,7 +115,7 @@ func mitmdump(ctx context.Context) (string, error) {
 	return program, nil
 }
 
-// injectRows compares the ways with the first of them.
+// injectRows compares the ways with the first one.
 func injectRows(ways []*injectWay) []row {
 	var rows []row
 	direct := ways[0].rates
@@ -139,7 +139,7 @@ func injectRows(ways []*injectWay) []row {
 	return rows
 }
 
-// injectServer answers two kilobytes to who has the key.
+// injectServer answers requests that have the key with two kilobytes.
 func injectServer(ca *pki.CA) (*httptest.Server, error) {
 	leaf, err := ca.Leaf(injectHost)
 	if err != nil {
@@ -175,7 +175,7 @@ func (w *injectWay) stop() {
 
 // measure counts requests for a while.
 func (w *injectWay) measure(ctx context.Context, span time.Duration) (float64, error) {
-	// Whose certificate it is is not what is measured.
+	// The measurement does not depend on whose certificate it is.
 	tr := &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableCompression: true, MaxIdleConnsPerHost: injectClients,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -225,7 +225,7 @@ func (w *injectWay) measure(ctx context.Context, span time.Duration) (float64, e
 	return float64(count.Load()) / time.Since(start).Seconds(), nil
 }
 
-// startInject starts our proxy in a process of its own.
+// startInject starts our proxy in its own process.
 func startInject(ctx context.Context, dir, origin string) (*injectWay, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -251,7 +251,7 @@ func startInject(ctx context.Context, dir, origin string) (*injectWay, error) {
 	return w, nil
 }
 
-// startMitmdump starts mitmproxy's own program, told to do the same, and to log nothing.
+// startMitmdump starts mitmproxy's program with the same task and without a log.
 func startMitmdump(ctx context.Context, program, dir, origin string) (*injectWay, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -278,7 +278,7 @@ func startMitmdump(ctx context.Context, program, dir, origin string) (*injectWay
 	return nil, errors.New("mitmdump does not listen")
 }
 
-// peakMemory is the most memory that a process had, in MiB.
+// peakMemory returns the most memory that a process had, in MiB.
 func peakMemory(pid int) float64 {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -293,8 +293,8 @@ func peakMemory(pid int) float64 {
 	return 0
 }
 
-// serveInject is our proxy's process: its arguments are the authority's directory and
-// the server's address.
+// serveInject is the process of our proxy. Its arguments are the authority's directory and the
+// server's address.
 func serveInject() {
 	ca, err := pki.LoadOrCreate(os.Args[1], "bench")
 	if err != nil {

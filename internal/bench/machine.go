@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine describes where a run was made.
+// machine describes the machine of a run.
 type machine struct {
 	CPU        string  `json:"cpu"`
 	Cores      int     `json:"cores"`
@@ -23,7 +23,7 @@ type machine struct {
 	Version    string  `json:"version,omitempty"`
 }
 
-// String is one line for people.
+// String returns one line for people.
 func (m machine) String() string {
 	kvm := "without KVM"
 	if m.KVM {
@@ -51,8 +51,9 @@ func thisMachine() machine {
 	return m
 }
 
-// kvmWorks reports whether virtual machines run here: whether the kernel makes one and the processor has what they need. Without
-// that the device may be there, and do little more than to interpret (PVM, in a machine that is a virtual one itself).
+// kvmWorks reports whether virtual machines run here: the kernel can make one, and the processor
+// has the needed features. Without these features the device may exist and do little more than
+// interpret (PVM, in a machine that is itself virtual).
 func kvmWorks() bool {
 	if info, err := os.ReadFile("/proc/cpuinfo"); err != nil || runtime.GOARCH == "amd64" && !hasFlag(string(info), "svm", "vmx") {
 		return false
@@ -81,7 +82,7 @@ func hasFlag(info string, flags ...string) bool {
 	return false
 }
 
-// load is the load average over the last minute.
+// load returns the load average over the last minute.
 func load() float64 {
 	raw, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -91,7 +92,7 @@ func load() float64 {
 	return v
 }
 
-// memInfo is one line of /proc/meminfo, in bytes.
+// memInfo returns one line of /proc/meminfo, in bytes.
 func memInfo(name string) int64 {
 	raw, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

@@ -34,7 +34,7 @@ func echo(ctx context.Context, c carrel.Computer) error {
 	return err
 }
 
-// bash runs a script that must succeed.
+// bash runs a script. It must succeed.
 func bash(ctx context.Context, c carrel.Computer, script string) error {
 	res, err := c.Run(ctx, carrel.Command{Args: []string{"/bin/bash", "-c", script}})
 	if err == nil && res.ExitCode != 0 {
@@ -43,7 +43,7 @@ func bash(ctx context.Context, c carrel.Computer, script string) error {
 	return err
 }
 
-// benchKill measures until kill returned.
+// benchKill measures the time until kill returns.
 func benchKill(ctx context.Context, d *daemon, o Options) ([]row, error) {
 	var times []float64
 	for range o.samples(30) {
@@ -110,7 +110,7 @@ var (
 
 // benchNPM measures the exec round trip from E2B's npm SDK.
 func benchNPM(ctx context.Context, d *daemon, o Options) ([]row, error) {
-	install, dir := []string{"ci"}, "demo" // the version that its tests have
+	install, dir := []string{"ci"}, "demo" // the version of E2B's own tests
 	if _, err := os.Stat("demo/package-lock.json"); err != nil {
 		install, dir = []string{"install", "--no-audit", "--no-fund", "e2b"}, d.dir
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// benchOverload offers ten times as many creates as can be served, for a while, from
-// clients that do not wait for each other. What counts is that the daemon goes on
-// serving as many as before, refuses the others soon, and keeps nothing of them.
+// benchOverload requests ten times as many creates as can be served, for a while, from clients that
+// do not wait for each other. The daemon must serve as many as before, refuse the others soon, and
+// keep nothing of those.
 func benchOverload(ctx context.Context, s *session) ([]row, error) {
-	d, err := s.daemon(ctx) // one of its own: what is left behind is counted
+	d, err := s.daemon(ctx) // a separate one, because leftovers are counted
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func benchOverload(ctx context.Context, s *session) ([]row, error) {
 		atMost(single("  processes, directories, cgroups left behind", "", float64(left)), 0).key("overload.left")), nil
 }
 
-// capacity is how many creates four clients that wait for their answers get in a second.
+// capacity returns how many creates per second four clients get that wait for their answers.
 func (d *daemon) capacity(ctx context.Context, span time.Duration) (float64, error) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -101,7 +101,7 @@ func (d *daemon) capacity(ctx context.Context, span time.Duration) (float64, err
 	return float64(count) / time.Since(start).Seconds(), first
 }
 
-// offered is what became of the creates of an overload.
+// offered counts the results of the creates in an overload.
 type offered struct {
 	d        *daemon
 	deadline time.Duration
@@ -112,7 +112,7 @@ type offered struct {
 	failed                      []error
 }
 
-// one is a create with a deadline, killed when it was accepted.
+// one makes a create with a deadline, and kills the sandbox if it was accepted.
 func (r *offered) one(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, r.deadline)
 	defer cancel()

@@ -12,9 +12,9 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// benchPaused keeps many sandboxes paused and measures what the daemon feels of it.
-// They are simulated ones, since it is the daemon that is measured: what it keeps of
-// a paused sandbox is the same in every tier.
+// benchPaused keeps many sandboxes paused and measures their effect on the daemon. The sandboxes
+// are simulated, because only the daemon is measured: it stores the same for a paused sandbox in
+// every tier.
 func benchPaused(ctx context.Context, d *daemon, o Options) ([]row, error) {
 	n := o.Paused
 	if o.Quick {
@@ -81,7 +81,7 @@ func benchPaused(ctx context.Context, d *daemon, o Options) ([]row, error) {
 		return nil, fmt.Errorf("after %d: %w", len(ids), err)
 	}
 	rate := float64(n) / time.Since(start).Seconds()
-	if err := sleep(ctx, quietTime); err != nil { // until the newest are packed, and what that took is given back
+	if err := sleep(ctx, quietTime); err != nil { // until the newest are packed, and the memory for that is freed
 		return nil, err
 	}
 	each := float64(ownMemory(d.cmd.Process.Pid)-memory) / float64(n) / 1024

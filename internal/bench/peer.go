@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// benchPeer measures what starting a program inside costs, beside the machine itself
-// and stock runsc. It is a loop, from which the cost of the loop without programs is
-// taken away; the sides take turns.
+// benchPeer measures the cost of starting a program inside, compared with the machine itself and
+// with stock runsc. It runs a loop and subtracts the cost of the loop without programs. The sides
+// take turns.
 func benchPeer(ctx context.Context, s *session) ([]row, error) {
 	d, err := s.coldDaemon(ctx)
 	if err != nil {
@@ -66,8 +66,8 @@ func benchPeer(ctx context.Context, s *session) ([]row, error) {
 	return rows, nil
 }
 
-// timeCommand runs a command again and again. Its streams are pipes of our own:
-// runsc gives the files it is handed to the sandbox's user.
+// timeCommand runs a command many times. Its streams are pipes of ours, because runsc gives files
+// that it gets to the sandbox's user.
 func timeCommand(ctx context.Context, n int, name string, args ...string) ([]float64, error) {
 	var times []float64
 	for i := range n + 2 {

@@ -18,10 +18,10 @@ type plot struct {
 	bound       float64 // a target, drawn as a dashed line; 0 for none
 }
 
-// plotLine is one series of points and what it is called.
+// plotLine is one series of points and its label.
 type plotLine struct{ series, name string }
 
-// plots are the drawings, of what the points of a run hold.
+// plots are the drawings of the points of a run.
 var plots = []plot{
 	{file: "density-latency.svg", title: "Latency with idle sandboxes", x: "idle gVisor sandboxes", y: "ms", bound: 60,
 		lines: []plotLine{{"density.create", "cold create"}, {"density.exec", "exec, median"}, {"density.exec.p95", "exec, p95"}}},
@@ -50,17 +50,18 @@ func writePlots(dir string, r *results) error {
 	return nil
 }
 
-// The drawing's size, and the space around the field.
+// The size of a drawing, and the space around the field.
 const (
 	plotWidth, plotHeight = 720, 380
 	plotLeft, plotRight   = 64, 20
 	plotTop, plotBottom   = 64, 56
 )
 
-// plotColours are told apart by people who see few colours, too; lines differ in dashes as well.
+// plotColours can be distinguished by people who see few colours, too. The lines also have
+// different dashes.
 var plotColours = []string{"#0060a8", "#c05000", "#4a7a1e"}
 
-// draw makes the SVG, "" when there is nothing to draw.
+// draw returns the SVG, "" if there is nothing to draw.
 func (p plot) draw(r *results) string {
 	lines := make([][]point, len(p.lines))
 	var maxX, maxY float64
@@ -121,7 +122,7 @@ func (p plot) draw(r *results) string {
 	return b.String()
 }
 
-// tickStep is 1, 2 or 5 times a power of ten, so that up to most there are four to ten steps.
+// tickStep returns 1, 2 or 5 times a power of ten, so that there are four to ten steps up to most.
 func tickStep(most float64) float64 {
 	unit := math.Pow(10, math.Floor(math.Log10(most/4)))
 	for _, by := range []float64{5, 2} {

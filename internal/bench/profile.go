@@ -11,18 +11,18 @@ import (
 	"sync"
 )
 
-// profileSpan is how long one profile is taken, in seconds.
+// profileSpan is the length of one profile, in seconds.
 const profileSpan = 10
 
-// profiling is the measurement under way whose daemons are profiled.
+// profiling is the running measurement whose daemons are profiled.
 type profiling struct {
 	name string
 	all  sync.WaitGroup
 	seen map[*daemon]bool
 }
 
-// profile has the daemons that a measurement uses write down where their processor
-// time goes in the first seconds after each comes into use. The function it returns waits for that.
+// profile makes the daemons of a measurement write CPU profiles. Each covers the first seconds
+// after the daemon comes into use. The returned function waits for that.
 func (s *session) profile(name string) func() {
 	if s.o.Profile == "" {
 		return func() {}
@@ -53,7 +53,7 @@ func (s *session) profileOf(ctx context.Context, d *daemon) {
 	})
 }
 
-// keepProfile writes a profile and its top, where the Go tools are.
+// keepProfile writes a profile and, if the Go tools are there, its top.
 func (s *session) keepProfile(name string, raw []byte) error {
 	file := filepath.Join(s.o.Profile, name+".pb.gz")
 	if err := os.WriteFile(file, raw, 0o644); err != nil {

@@ -9,18 +9,18 @@ import (
 // runner is one side of a comparison.
 type runner struct {
 	name string
-	// once does the work and returns what counts of its time.
+	// once does the work and returns the part of its time that counts.
 	once func(context.Context) (time.Duration, error)
-	// every makes it take part in one of so many rounds; 0 is all.
+	// every makes it take part only in one round of every; 0 is all.
 	every int
-	// gap is how long nothing is asked of the machine before each round.
+	// gap is a pause before each round.
 	gap   time.Duration
 	times []float64 // milliseconds
 }
 
-// race runs the same job in each way, again and again, one way after the other and
-// each round beginning with another, so that a busy minute of the machine meets all of them.
-// warm rounds in front are not counted.
+// race runs the same job in each way, many times, one way after another. Each round begins with
+// another way, so that a busy minute of the machine affects all of them. The first warm rounds do
+// not count.
 func race(ctx context.Context, warm, rounds int, list ...*runner) error {
 	for i := range warm + rounds {
 		for k := range list {

@@ -12,14 +12,14 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// results are everything that one run found.
+// results are all results of one run.
 type results struct {
 	Machine machine
 	Rows    []row
 	Points  []point
 }
 
-// line is one line of the file: one of the three.
+// line is one line of the file: exactly one field is set.
 type line struct {
 	Machine *machine `json:"machine,omitempty"`
 	*row
@@ -54,7 +54,7 @@ func (r *results) save(name string) error {
 	return os.WriteFile(name, b.Bytes(), 0o644)
 }
 
-// readResults reads what save wrote, of this version or an older one.
+// readResults reads a results file of this version or an older one.
 func readResults(name string) (*results, error) {
 	fail := func(err error) (*results, error) {
 		return nil, &carrel.Error{Op: "bench", Kind: carrel.Invalid, Field: "compare", Err: err, Hint: "give it a file that --json wrote"}

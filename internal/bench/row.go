@@ -9,7 +9,8 @@ import (
 
 // row is one line of the table.
 type row struct {
-	// Key names what was measured; it stays the same between versions. Empty where nothing refers to it but people.
+	// Key identifies the figure and stays the same between versions. It is empty if only people
+	// read it.
 	Key     string  `json:"key,omitempty"`
 	Bench   string  `json:"bench,omitempty"` // the measurement that it is of
 	Name    string  `json:"name"`
@@ -20,14 +21,14 @@ type row struct {
 	P99     float64 `json:"p99"`
 	Target  string  `json:"target,omitempty"`
 	Met     bool    `json:"met"`
-	// More says that more is better.
+	// More means that more is better.
 	More bool `json:"more,omitempty"`
-	// Values are the samples themselves, thinned out when there are many, so that a
-	// later run can tell a change from noise.
+	// Values are the samples, thinned out if there are many. With them a later run can distinguish
+	// a change from noise.
 	Values []float64 `json:"values,omitempty"`
 }
 
-// mostValues is how many samples of a row are kept in the file.
+// mostValues is how many samples of a row are stored in the file.
 const mostValues = 400
 
 // summarise makes a row without a target.
@@ -45,7 +46,7 @@ func summarise(name, unit string, samples []float64) row {
 	return r
 }
 
-// percentile is that of sorted samples.
+// percentile returns the p-th percentile of sorted samples.
 func percentile(sorted []float64, p int) float64 {
 	return sorted[min(len(sorted)-1, len(sorted)*p/100)]
 }
@@ -55,12 +56,12 @@ func fewer(name, unit string, samples []float64, limit float64) row {
 	return atMost(summarise(name, unit, samples), limit)
 }
 
-// more makes a row whose target is a median of at least limit. Its bad end is the low one.
+// more makes a row whose target is a median of at least limit. Its bad end is the low end.
 func more(name, unit string, samples []float64, limit float64) row {
 	return atLeast(summarise(name, unit, samples).rate(), limit)
 }
 
-// rate says that a row's values are better the higher they are.
+// rate marks a row whose higher values are better.
 func (r row) rate() row {
 	s := slices.Sorted(slices.Values(r.Values))
 	if r.More = true; len(s) > 0 {
@@ -69,7 +70,7 @@ func (r row) rate() row {
 	return r
 }
 
-// key names a row for targets and comparisons.
+// key sets a row's key for targets and comparisons.
 func (r row) key(key string) row {
 	r.Key = key
 	return r
@@ -91,10 +92,10 @@ func ratio(name string, a, b []float64) row {
 	return row{Name: name, Unit: "×", Samples: min(len(a), len(b)), Median: x, P95: x, P99: x, Met: true}
 }
 
-// single is a row of one figure.
+// single makes a row of one figure.
 func single(name, unit string, value float64) row { return summarise(name, unit, []float64{value}) }
 
-// median of samples; NaN of none.
+// median returns the median of samples; NaN for none.
 func median(samples []float64) float64 {
 	if len(samples) == 0 {
 		return math.NaN()
@@ -105,7 +106,7 @@ func median(samples []float64) float64 {
 // p95 of samples; NaN of none.
 func p95(samples []float64) float64 { return tail(samples, 95) }
 
-// tail is a percentile of samples in any order; NaN of none.
+// tail returns a percentile of samples in any order; NaN for none.
 func tail(samples []float64, p int) float64 {
 	if len(samples) == 0 {
 		return math.NaN()
@@ -113,12 +114,12 @@ func tail(samples []float64, p int) float64 {
 	return percentile(slices.Sorted(slices.Values(samples)), p)
 }
 
-// point is one figure at a count of something: what the plots are drawn from.
+// point is one figure at a count of something. The plots are drawn from points.
 type point struct {
 	Series string  `json:"series"`
 	X      float64 `json:"x"`
 	Y      float64 `json:"y"`
 }
 
-// ms is a duration in milliseconds.
+// ms returns a duration in milliseconds.
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -15,13 +15,13 @@ import (
 type runBench struct {
 	o      Options
 	carrel string // the binary
-	dir    string // everything is in it; not in /tmp, which boxes have of their own
+	dir    string // contains everything; not in /tmp, because each box has its own
 	work   string // the project
 	env    []string
 }
 
-// benchRun measures what a box for one command costs: its start beside that of its peers, what it leaves behind, and work in it beside the same
-// work outside. It needs no daemon.
+// benchRun measures the cost of a box for one command: its start compared with its peers', what it
+// leaves behind, and work in it compared with the same work outside. It needs no daemon.
 func benchRun(ctx context.Context, _ *daemon, o Options) ([]row, error) {
 	b, err := newRunBench(o)
 	if err != nil {
@@ -63,7 +63,7 @@ func newRunBench(o Options) (*runBench, error) {
 			return nil, err
 		}
 	}
-	// A copy is where a box in a box can find it, and stays the same while it is measured.
+	// A box in a box can find this copy, and the copy does not change during the measurements.
 	return b, os.WriteFile(b.carrel, program, 0o755)
 }
 
@@ -72,7 +72,7 @@ type contestant struct {
 	name   string
 	prefix []string
 	env    []string // more of it
-	rounds int      // of how many it takes part in one; 0 is all
+	rounds int      // it takes part in one round of this many; 0 is all
 	times  []float64
 }
 
@@ -81,7 +81,7 @@ func (b *runBench) once(ctx context.Context, c *contestant, line ...string) (tim
 	full := append(slices.Clone(c.prefix), line...)
 	cmd := exec.CommandContext(ctx, full[0], full[1:]...)
 	cmd.Dir, cmd.Env = b.work, append(slices.Clone(b.env), c.env...)
-	// What it says goes to a file, which costs it nothing; its other streams are /dev/null.
+	// Its output goes to a file, which costs it nothing; its other streams are /dev/null.
 	said, err := os.Create(filepath.Join(b.dir, "said"))
 	if err != nil {
 		return 0, err
@@ -98,8 +98,8 @@ func (b *runBench) once(ctx context.Context, c *contestant, line ...string) (tim
 	return took, nil
 }
 
-// race runs the same command in each way, again and again, one way after the other and each round beginning with another, so that
-// a busy minute of the machine meets all of them.
+// race runs the same command in each way, many times, one way after another. Each round begins with
+// another way, so that a busy minute of the machine affects all of them.
 func (b *runBench) race(ctx context.Context, rounds int, list []*contestant, line ...string) error {
 	for _, c := range list {
 		c.times = nil
@@ -123,7 +123,7 @@ func (b *runBench) race(ctx context.Context, rounds int, list []*contestant, lin
 	return nil
 }
 
-// starts compares how long it takes until a command that does nothing has ended.
+// starts compares the times until a command that does nothing has ended.
 func (b *runBench) starts(ctx context.Context) ([]row, error) {
 	bare := &contestant{name: "bare"}
 	ours := &contestant{name: "carrel run", prefix: []string{b.carrel, "run", "--"}}
@@ -160,7 +160,7 @@ func (b *runBench) starts(ctx context.Context) ([]row, error) {
 	return rows, nil
 }
 
-// options compares ways to ask for a box.
+// options compares different flags for a box.
 func (b *runBench) options(ctx context.Context) ([]row, error) {
 	run := func(flags ...string) []string { return append(append([]string{b.carrel, "run"}, flags...), "--") }
 	list := []*contestant{
@@ -190,7 +190,7 @@ func (b *runBench) options(ctx context.Context) ([]row, error) {
 	return rows, nil
 }
 
-// write makes a file with its directories.
+// write makes a file and its directories.
 func write(name, text string) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err

@@ -15,9 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leaks runs a thousand boxes in a row and counts what they leave.
+// leaks runs a thousand boxes in a row and counts what is left of them.
 func (b *runBench) leaks(ctx context.Context) ([]row, error) {
-	// What a box leaves running becomes this process's child, so that it is counted and others' processes are not.
+	// A process that a box leaves becomes this process's child. So it is counted, and other
+	// programs' processes are not.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, err
 	}
@@ -40,7 +41,7 @@ func (b *runBench) leaks(ctx context.Context) ([]row, error) {
 		times = append(times, ms(took))
 	}
 	after := b.inventory()
-	for range 50 { // the kernel ends processes and empties cgroups in its own time
+	for range 50 { // the kernel needs time to end processes and empty cgroups
 		if maps.Equal(before, after) {
 			break
 		}
@@ -60,13 +61,13 @@ func (b *runBench) leaks(ctx context.Context) ([]row, error) {
 		summarise(label+"a shell that leaves a process behind, each", "ms", times),
 	}
 	if spaces >= 0 {
-		time.Sleep(time.Second) // they are freed in the background
+		time.Sleep(time.Second) // the kernel frees them in the background
 		rows = append(rows, summarise(label+"more network namespaces in the kernel (all users of this machine)", "", []float64{float64(netNamespaces() - spaces)}))
 	}
 	return rows, nil
 }
 
-// inventory lists what boxes could leave behind.
+// inventory lists things that boxes could leave behind.
 func (b *runBench) inventory() map[string]bool {
 	found := map[string]bool{}
 	if tasks, err := filepath.Glob("/proc/self/task/*/children"); err == nil {
@@ -102,7 +103,8 @@ func (b *runBench) inventory() map[string]bool {
 	return found
 }
 
-// netNamespaces is how many there are in the kernel; -1 where that may not be known.
+// netNamespaces returns the number of network namespaces in the kernel; -1 if the kernel does not
+// tell.
 func netNamespaces() int {
 	raw, err := os.ReadFile("/proc/slabinfo")
 	if err != nil {
@@ -120,7 +122,8 @@ func netNamespaces() int {
 	return -1
 }
 
-// pairs runs a command in turns outside and inside and returns both sets of times. before is run, untimed, in front of each.
+// pairs runs a command in turns outside and inside and returns both sets of times. Before each run
+// it calls before, untimed.
 func (b *runBench) pairs(ctx context.Context, n int, before func(i int) error, line ...string) (outside, inside []float64, err error) {
 	bare := &contestant{name: "bare"}
 	ours := &contestant{name: "carrel run", prefix: []string{b.carrel, "run", "--"}}

@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// Versions of the peers that were measured.
+// Versions of the measured peers.
 const (
 	srtPackage   = "@anthropic-ai/sandbox-runtime@0.0.83"
 	codexPackage = "@openai/codex@0.169.0"
 )
 
-// peers are the other boxes that work here. What is missing is fetched into the bench's own directory; what can't
-// be had is left out, with a word why.
+// peers returns the other boxes that work here. A missing one is downloaded into the bench's own
+// directory. If that fails, it is left out, with a reason.
 func (b *runBench) peers(ctx context.Context) []*contestant {
 	var list []*contestant
 	for _, p := range []struct {
@@ -91,7 +91,7 @@ func (b *runBench) srt(ctx context.Context) ([]*contestant, error) {
 	return []*contestant{{name: "srt", prefix: []string{program, "-s", settings, "--"}, rounds: 5}}, err
 }
 
-// codex is its sandbox, by the program itself and not the script that npm puts in front.
+// codex is Codex's sandbox. It runs the program itself, without npm's script.
 func (b *runBench) codex(ctx context.Context) ([]*contestant, error) {
 	script, err := b.npm(ctx, codexPackage, "codex")
 	if err != nil {
@@ -123,7 +123,7 @@ func (b *runBench) npm(ctx context.Context, pkg, program string) (string, error)
 	return filepath.Join(prefix, "node_modules", ".bin", program), nil
 }
 
-// need finds a tool, or unpacks Debian's package of it into the bench's own directory.
+// need finds a tool, or unpacks its Debian package into the bench's own directory.
 func (b *runBench) need(ctx context.Context, tool, pkg string) error {
 	root := filepath.Join(b.dir, "tools")
 	bin := filepath.Join(root, "usr", "bin")
@@ -164,7 +164,8 @@ func (b *runBench) need(ctx context.Context, tool, pkg string) error {
 	return nil
 }
 
-// wrap puts a script in front of a tool whose libraries came with it, where it needs them.
+// wrap writes a script that starts a tool with the libraries that came with it, if the tool needs
+// that.
 func wrap(root, bin, tool string) error {
 	libs, err := filepath.Glob(filepath.Join(root, "*", "lib", "*-linux-gnu"))
 	if err != nil || len(libs) == 0 || tool != "socat" {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// compile builds a small Go module whose every package has changed, outside and inside.
+// compile builds a small Go module, all of whose packages have changed, outside and inside.
 func (b *runBench) compile(ctx context.Context) ([]row, error) {
 	const packages, functions = 8, 150
 	b.env = append(b.env, "GOCACHE="+filepath.Join(b.work, ".cache", "go"), "GOFLAGS=-trimpath", "GOTOOLCHAIN=local", "CGO_ENABLED=0", "GOTELEMETRY=off", "GOENV=off")
@@ -44,7 +44,7 @@ func (b *runBench) compile(ctx context.Context) ([]row, error) {
 	}, nil
 }
 
-// next is the call of the function behind f, so that the compiler has something to follow.
+// next returns a call of the function after f, so that the compiler has something to follow.
 func next(f, all int) string {
 	if f+1 == all {
 		return "n"
@@ -52,7 +52,7 @@ func next(f, all int) string {
 	return fmt.Sprintf("F%d(n/2)", f+1)
 }
 
-// status asks git about 50,000 files, outside and inside.
+// status runs git status on 50,000 files, outside and inside.
 func (b *runBench) status(ctx context.Context) ([]row, error) {
 	files := b.o.samples(50_000)
 	old := b.work
@@ -72,7 +72,8 @@ func (b *runBench) status(ctx context.Context) ([]row, error) {
 	}, nil
 }
 
-// files measures what the walls cost per call: files that are made and removed, programs that are started, reads that are refused.
+// files measures the walls' cost per call: making and removing files, starting programs, reads that
+// are refused.
 func (b *runBench) files(ctx context.Context) ([]row, error) {
 	if err := write(filepath.Join(b.work, ".env"), "SECRET=x\n"); err != nil {
 		return nil, err
@@ -88,11 +89,11 @@ func (b *runBench) files(ctx context.Context) ([]row, error) {
 		{"connect to a socket of its own", "s=socket.socket(socket.AF_UNIX); s.bind('own.sock'); s.listen(5)\nfor i in range(N):\n c=socket.socket(socket.AF_UNIX); c.connect('own.sock'); s.accept()[0].close(); c.close()\nos.unlink('own.sock')"},
 		{"start a program", "for i in range(N//20):\n os.waitpid(os.posix_spawn('/bin/true',['true'],{}),0)"},
 	} {
-		// The script times itself, so that the starts of Python and of the box are not in it.
+		// The script times itself, so that the starts of Python and of the box do not count.
 		script := fmt.Sprintf("import os,time,socket\nN=%d\nt=time.perf_counter()\n%s\nd=(time.perf_counter()-t)/%s*1e6\nopen('result','w').write(str(d))\n",
 			n, c.script, map[bool]string{true: "(N//20)", false: "N"}[c.what == "start a program"])
 		if os.Getuid() == 0 && c.what == "try to write outside" {
-			script = strings.Replace(script, "/etc/passwd", "/proc/version", 1) // as root the other would work outside
+			script = strings.Replace(script, "/etc/passwd", "/proc/version", 1) // as root, reading the other file would succeed outside
 		}
 		var each [2][]float64
 		bare, ours := &contestant{name: "bare"}, &contestant{name: "carrel run", prefix: []string{b.carrel, "run", "-q", "--"}}

@@ -12,8 +12,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/cleanup"
 )
 
-// session is one run of the bench: what its measurements share is made when the first
-// one asks for it.
+// session is one run of the bench. Things that measurements share are made when the first one needs
+// them.
 type session struct {
 	o       Options
 	results results
@@ -21,8 +21,8 @@ type session struct {
 
 	dir     string
 	cold    *daemon           // makes no sandboxes ahead
-	flags   string            // what "carrel serve --help" says
-	tools   map[string]string // what was built or found, "" for what can't be had
+	flags   string            // the output of "carrel serve --help"
+	tools   map[string]string // programs that were built or found, "" for unavailable ones
 	stocked *stock            // runsc as it comes
 	runced  *stock            // and runc
 
@@ -31,12 +31,12 @@ type session struct {
 
 func (s *session) close() { s.undo.Run() }
 
-// logf tells a person how it goes.
+// logf reports progress to a person.
 func (s *session) logf(format string, args ...any) {
 	fmt.Fprintf(s.o.Log, "bench: "+format+"\n", args...)
 }
 
-// scratch is a directory of this run's own.
+// scratch returns a directory for this run.
 func (s *session) scratch() (string, error) {
 	if s.dir == "" {
 		dir, err := os.MkdirTemp("", "carrel-bench-")
@@ -49,7 +49,7 @@ func (s *session) scratch() (string, error) {
 	return s.dir, nil
 }
 
-// coldDaemon is the daemon of all measurements that want no sandboxes made ahead.
+// coldDaemon returns the daemon for all measurements without sandboxes made ahead.
 func (s *session) coldDaemon(ctx context.Context) (*daemon, error) {
 	if s.cold == nil {
 		d, err := s.daemon(ctx)
@@ -63,7 +63,7 @@ func (s *session) coldDaemon(ctx context.Context) (*daemon, error) {
 	return s.cold, nil
 }
 
-// daemon starts one more, with no pool unless the arguments say otherwise.
+// daemon starts another daemon, with no pool unless the arguments set one.
 func (s *session) daemon(ctx context.Context, more ...string) (*daemon, error) {
 	if s.serveHas(ctx, "--warm") {
 		more = append([]string{"--warm", "0"}, more...)
@@ -87,8 +87,8 @@ func (s *session) serveHas(ctx context.Context, flag string) bool {
 	return strings.Contains(s.flags, flag+" ")
 }
 
-// built returns a program of this module: the one that lies beside the measured binary
-// or in the PATH where there is no source, else one built now.
+// built returns a program of this module. If the source is here, it builds the program. Otherwise
+// it takes the one next to the measured binary, or in the PATH.
 func (s *session) built(ctx context.Context, name string) (string, error) {
 	if path, ok := s.tools[name]; ok {
 		if path == "" {
@@ -112,7 +112,7 @@ func (s *session) build(ctx context.Context, name string) (string, error) {
 	return build(ctx, filepath.Join(dir, name), name)
 }
 
-// build builds ./bench/NAME where the source is, and finds the program elsewhere.
+// build builds ./bench/NAME if the source is here; otherwise it finds the program elsewhere.
 func build(ctx context.Context, target, name string) (string, error) {
 	if _, err := os.Stat(filepath.Join("bench", name, "main.go")); err != nil {
 		if path, err := exec.LookPath(name); err == nil {
@@ -128,7 +128,7 @@ func build(ctx context.Context, target, name string) (string, error) {
 	return target, nil
 }
 
-// errMissing says that a program of ours can be had only where its source is.
+// errMissing returns the error for a program of ours that can be built only from its source.
 func errMissing(name string) error {
 	return &carrel.Error{Op: "bench", Kind: carrel.Unsupported, Err: fmt.Errorf("%s is not here and can't be built", name),
 		Hint: "run make bench in the source tree, where ./bench/" + name + " is"}

@@ -16,7 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/run/simshell"
 )
 
-// justBash is the peer that was measured.
+// justBash is the measured peer.
 const justBash = "just-bash@3.4.2"
 
 // simTask is a script that all contestants run.
@@ -26,16 +26,16 @@ type simTask struct {
 	Rounds int     `json:"rounds"`
 	Warm   int     `json:"warm"`
 	Fresh  bool    `json:"fresh"`          // in a new machine each time
-	File   string  `json:"file,omitempty"` // the log of ten megabytes, as ./big
+	File   string  `json:"file,omitempty"` // the ten-megabyte log, as ./big
 	Want   *string `json:"want,omitempty"`
 
-	least float64 // how many times faster than just-bash it is to be
-	gnu   float64 // at most so many times GNU's own time; 0 is not compared
+	least float64 // how many times faster than just-bash it must be
+	gnu   float64 // at most this many times GNU's own time; 0: not compared
 	limit float64 // microseconds, 0 for none
 }
 
-// benchSim measures the simulated machine in this process beside just-bash in one of its own, and real bash with GNU's
-// programs, a process each time.
+// benchSim compares the simulated machine in this process with just-bash in its own process, and
+// with real bash and GNU's programs, in a new process each time.
 func benchSim(ctx context.Context, _ *daemon, o Options) ([]row, error) {
 	dir, err := os.MkdirTemp("", "carrel-bench-sim-")
 	if err != nil {
@@ -114,7 +114,7 @@ func benchSim(ctx context.Context, _ *daemon, o Options) ([]row, error) {
 	return append(rows, whole...), err
 }
 
-// logLines is ten megabytes that look like a log, always the same.
+// logLines returns ten megabytes that look like a log, always the same.
 func logLines() []byte {
 	var b bytes.Buffer
 	seed := uint64(88172645463325252)
@@ -140,7 +140,7 @@ func scaled(in []float64, by float64) []float64 {
 	return out
 }
 
-// simBench makes machines: with nothing, and with the log.
+// simBench makes machines: empty ones, and ones with the log.
 type simBench struct{ plain, logged *simshell.Rig }
 
 func newSimBench(log []byte) (*simBench, error) {
@@ -255,7 +255,7 @@ func justBashTimes(ctx context.Context, dir string, tasks []*simTask) (map[strin
 	return times, nil
 }
 
-// idle is what a machine costs that has run a command and waits.
+// idle measures the cost of a waiting machine that has run a command.
 func (sb *simBench) idle(n int) (row, error) {
 	measure := func() uint64 {
 		runtime.GC()
@@ -279,7 +279,7 @@ func (sb *simBench) idle(n int) (row, error) {
 	return fewer(fmt.Sprintf("%d idle machines with a file each, memory of one", n), "kB", []float64{each}, 20), nil
 }
 
-// crowd runs many scripts at once, each in a machine of its own.
+// crowd runs many scripts at once, each in its own machine.
 func (sb *simBench) crowd(n int) (row, error) {
 	script := "for i in {1..50}; do echo $i $((i*i)); done > t; sort -rn -k2 t | head -3 | awk '{ s += $2 } END { print s }'"
 	var all sync.WaitGroup
@@ -304,7 +304,7 @@ func (sb *simBench) crowd(n int) (row, error) {
 	return summarise(fmt.Sprintf("%d scripts at once, all ended after", n), "ms", []float64{ms(took)}), nil
 }
 
-// wholeProcess is "carrel sim" as a process, beside bash.
+// wholeProcess measures "carrel sim" as a process, compared with bash.
 func wholeProcess(ctx context.Context, o Options) ([]row, error) {
 	time1 := func(args ...string) ([]float64, error) {
 		var times []float64

@@ -15,14 +15,16 @@ import (
 	"github.com/carrel-dev/carrel/internal/state/sqlite"
 )
 
-// sleepersMost is how many paused sandboxes the fullest daemon has.
+// sleepersMost is the number of paused sandboxes in the fullest daemon.
 const sleepersMost = 100_000
 
-// sleepersBound is how much longer than without any a create or a page of a list may take.
+// sleepersBound is how many times longer a create or a page of a list may take than without paused
+// sandboxes.
 const sleepersBound = 1.1
 
-// benchSleepers compares daemons that have none, many and very many paused sandboxes, in turns. The records are
-// written into the state directly: making so many takes an hour, and what a daemon has of one is its record.
+// benchSleepers compares daemons with no, many and very many paused sandboxes, in turns. It writes
+// the records into the state directly, because making that many takes an hour. A record is all that
+// a daemon has of a paused sandbox.
 func benchSleepers(ctx context.Context, _ *daemon, o Options) (_ []row, err error) {
 	counts := []int{0, sleepersMost / 10, sleepersMost}
 	if o.Quick {
@@ -82,18 +84,20 @@ func benchSleepers(ctx context.Context, _ *daemon, o Options) (_ []row, err erro
 	return rows, nil
 }
 
-// sleepersPage is how many paused ones each of the daemons has at least, so that all list pages of one size.
+// sleepersPage is the least number of paused sandboxes in each daemon, so that all list pages of
+// one size.
 const sleepersPage = 100
 
-// sleepersLists is how many pages are listed for each create: they take a fraction of its time.
+// sleepersLists is how many pages are listed for each create, because a page takes a fraction of
+// its time.
 const sleepersLists = 5
 
-// middle is the median of samples.
+// middle returns the median of samples.
 func middle(samples []float64) float64 {
 	return slices.Sorted(slices.Values(samples))[len(samples)/2]
 }
 
-// fill gives a daemon paused sandboxes, all at one moment of one, and starts it again.
+// fill gives a daemon paused sandboxes, all from one snapshot of one sandbox, and starts it again.
 func (d *daemon) fill(ctx context.Context, n int, o Options) error {
 	sb, err := d.svc.Create(ctx, carrel.CreateOptions{Tier: carrel.Sim})
 	if err != nil {
@@ -132,7 +136,7 @@ func (d *daemon) fill(ctx context.Context, n int, o Options) error {
 	return d.waitReady(ctx)
 }
 
-// end ends the daemon's process alone.
+// end ends only the daemon's process.
 func (d *daemon) end() {
 	if d.svc != nil {
 		_ = d.svc.Close()
@@ -143,7 +147,7 @@ func (d *daemon) end() {
 	_ = os.Remove(filepath.Join(d.dir, "daemon.json"))
 }
 
-// abandon ends a daemon that has nothing running and removes what it has.
+// abandon ends a daemon without running sandboxes and removes its files.
 func (d *daemon) abandon() {
 	d.end()
 	_ = os.RemoveAll(d.dir)

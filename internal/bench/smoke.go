@@ -12,20 +12,20 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// smokeCheck is a ratio of two medians, measured in turns, that only something grossly
-// wrong makes larger than its limit. The limits are two to three times what is seen: a busy machine
-// slows both sides.
+// smokeCheck is a ratio of two medians, measured in turns. Only a serious fault makes it larger
+// than its limit. The limits are two to three times the usual values. A busy machine slows both
+// sides.
 type smokeCheck struct {
 	name  string
 	limit float64
 	a, b  func() *runner
 }
 
-// smokeRounds are those of one attempt; a check that fails is measured anew with twice as many.
+// smokeRounds is the number of rounds of one attempt. A check that fails is measured again with
+// twice as many.
 const smokeRounds, smokeAttempts = 9, 3
 
-// smoke fails when the ratio of something to what is measured beside it is far off. It
-// asserts no time.
+// smoke fails if a ratio of two things measured together is far off. It checks no absolute time.
 func (s *session) smoke(ctx context.Context) error {
 	checks, err := s.smokeChecks(ctx)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *session) smoke(ctx context.Context) error {
 	return nil
 }
 
-// smokeOne measures one ratio, again when it is over the limit.
+// smokeOne measures one ratio, and again if it is over the limit.
 func (s *session) smokeOne(ctx context.Context, c smokeCheck) (float64, error) {
 	a, b := c.a(), c.b()
 	rounds := smokeRounds
@@ -70,7 +70,7 @@ func (s *session) smokeOne(ctx context.Context, c smokeCheck) (float64, error) {
 	}
 }
 
-// smokeChecks starts what is measured.
+// smokeChecks starts the measured programs.
 func (s *session) smokeChecks(ctx context.Context) ([]smokeCheck, error) {
 	d, err := s.coldDaemon(ctx)
 	if err != nil {
@@ -149,7 +149,7 @@ func (s *session) smokeChecks(ctx context.Context) ([]smokeCheck, error) {
 	), nil
 }
 
-// killing is the end of a sandbox that was made for it.
+// killing is the end of a sandbox that was made for this.
 func (d *daemon) killing() *runner {
 	return &runner{name: "kill", once: func(ctx context.Context) (time.Duration, error) {
 		sb, err := d.svc.Create(ctx, base(carrel.GVisor))
@@ -180,13 +180,12 @@ func (d *daemon) pausing(id carrel.ID) *runner {
 	}}
 }
 
-// process is the processor time that a command takes with all that it starts. Unlike
-// its duration, that hardly grows with what others do on the machine, however many processes
-// hand the work to each other.
+// process is the processor time of a command and all its children. Unlike the duration, it hardly
+// depends on other work of the machine, however many processes share the job.
 func process(dir, name string, args ...string) *runner {
 	return &runner{name: name, once: func(ctx context.Context) (time.Duration, error) {
 		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-		cmd.Dir = dir // an empty one: a box searches it for secrets
+		cmd.Dir = dir // empty, because a box searches it for secrets
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			return 0, fmt.Errorf("%w: %.300s", err, out)

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// benchSoak creates five sandboxes a second for long, each of which answers a command
-// and is killed after some seconds, and looks at what grows: a day of the same has
-// seventy times as many as twenty minutes, so that a leak of one thing per thousand shows.
+// benchSoak creates five sandboxes a second for a long time. Each answers a command and is killed
+// after some seconds. The measurement checks what grows. A day has seventy times as many sandboxes
+// as twenty minutes, so a leak of one thing per thousand shows.
 func benchSoak(ctx context.Context, s *session) ([]row, error) {
 	const rate, life = 5, 2 * time.Second
 	d, err := s.daemon(ctx)
@@ -24,7 +24,7 @@ func benchSoak(ctx context.Context, s *session) ([]row, error) {
 	}
 	defer d.svc.Kill(ctx, stays)
 	k := &soak{d: d, s: s, rate: rate, life: life, start: time.Now()}
-	// In the first tenth caches fill.
+	// The first tenth fills caches.
 	for _, span := range []time.Duration{s.o.For / 10, s.o.For - s.o.For/10} {
 		if err := k.run(ctx, span); err != nil {
 			return nil, err
@@ -33,8 +33,8 @@ func benchSoak(ctx context.Context, s *session) ([]row, error) {
 	return k.rows(s.o.For), nil
 }
 
-// run creates for so long, then lets all end and looks at what is held at rest: what is
-// waiting on a slow machine is no leak.
+// run creates for this time, then lets all sandboxes end and counts the holdings at rest. Work that
+// waits on a slow machine is no leak.
 func (k *soak) run(ctx context.Context, span time.Duration) error {
 	tick := time.NewTicker(time.Second / time.Duration(k.rate))
 	defer tick.Stop()
@@ -64,7 +64,8 @@ func (k *soak) run(ctx context.Context, span time.Duration) error {
 	return nil
 }
 
-// quietTime is how long nothing is asked of the daemon before a look at what it holds at rest: it gives memory back when it has been quiet for seconds.
+// quietTime is how long the daemon gets no requests before its holdings at rest are counted. It
+// frees memory after some quiet seconds.
 const quietTime = 15 * time.Second
 
 // soak is one long run.
@@ -111,10 +112,10 @@ func (k *soak) one(ctx context.Context, life time.Duration) {
 	k.times = append(k.times, took)
 }
 
-// memory is the daemon's own, in MiB.
+// memory returns the daemon's own memory, in MiB.
 func (k *soak) memory() float64 { return float64(ownMemory(k.d.cmd.Process.Pid)) / (1 << 20) }
 
-// look keeps points for the plots.
+// look stores points for the plots.
 func (k *soak) look() {
 	memory := k.memory()
 	k.mu.Lock()
@@ -129,7 +130,7 @@ func (k *soak) look() {
 	}
 }
 
-// rows compares what is held at rest after the whole run with what was after its first tenth.
+// rows compares the holdings at rest after the whole run with those after its first tenth.
 func (k *soak) rows(span time.Duration) []row {
 	failed := atMost(single("  failed", "", float64(len(k.failed))), 0).key("soak.failed")
 	if len(k.failed) > 0 {
@@ -141,7 +142,7 @@ func (k *soak) rows(span time.Duration) []row {
 	}
 	before, after := k.resting[0], k.resting[1]
 	rows = append(rows, single("  the daemon's memory at rest, without its binary's pages", "MiB", after),
-		// A collector lets a heap swing.
+		// With a collector, the size of a heap varies.
 		atMost(single("    more than after the first tenth", "MiB", after-before), 8).key("soak.memory"))
 	for _, kind := range k.rest[0].kinds() {
 		r := single(fmt.Sprintf("  more %s at rest than after the first tenth", kind), "", float64(k.rest[1][kind]-k.rest[0][kind])).key("soak." + kind)
@@ -150,11 +151,12 @@ func (k *soak) rows(span time.Duration) []row {
 	return rows
 }
 
-// spare is how many more of a kind may be held for reasons that have an end: connections kept, files of the database.
+// spare returns how many more of a kind may be held for a limited time: open connections, files of
+// the database.
 func spare(kind string) float64 {
 	switch kind {
 	case heldDescriptors:
-		return 64 // connections to clients are kept for a while
+		return 64 // connections to clients stay open for a while
 	case heldFiles:
 		return 6
 	}

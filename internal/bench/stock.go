@@ -17,20 +17,20 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
 )
 
-// stock is a container runtime as it comes, on the root image that our sandboxes have:
-// runsc from the same module, or runc.
+// stock is an unchanged container runtime, on the root image of our sandboxes: runsc from the same
+// module, or runc.
 type stock struct {
 	name, bin, dir string
 	flags          []string
 	image          string // the root as EROFS
-	root           string // the root as a directory; "" where the runtime reads the image itself
+	root           string // the root as a directory; "" if the runtime reads the image
 	count          int
-	// group is a cgroup of one sandbox's weight: on a busy machine a process that is in none
-	// gets as much of the processor as all groups of a daemon together.
+	// group is a cgroup with the weight of one sandbox. On a busy machine, a process without a
+	// group gets as much processor time as all groups of a daemon together.
 	group *cgroup.Group
 }
 
-// runsc makes stock runsc ready.
+// runsc prepares stock runsc.
 func (s *session) runsc(ctx context.Context) (*stock, error) {
 	if s.stocked != nil {
 		return s.stocked, nil
@@ -51,7 +51,7 @@ func (s *session) runsc(ctx context.Context) (*stock, error) {
 	return st, nil
 }
 
-// runc makes runc ready, with the root image mounted.
+// runc prepares runc, with the root image mounted.
 func (s *session) runc(ctx context.Context) (*stock, error) {
 	if s.runced != nil {
 		return s.runced, nil
@@ -98,7 +98,7 @@ func (s *session) stock(ctx context.Context, name, bin string) (*stock, error) {
 	return st, err
 }
 
-// peerGroup makes a cgroup for a peer, beside those of the daemons.
+// peerGroup makes a cgroup for a peer, next to those of the daemons.
 func (s *session) peerGroup(name string) (*cgroup.Group, error) {
 	h, err := cgroup.Open(fmt.Sprintf("carrel/bench-%d", os.Getpid()))
 	if err != nil {
@@ -146,7 +146,7 @@ func (s *stock) bundle(args ...string) (string, error) {
 	return dir, os.WriteFile(filepath.Join(dir, "config.json"), raw, 0o600)
 }
 
-// run runs a command of the runtime. What it starts must not hold our streams.
+// run runs a command of the runtime. Processes that it starts must not hold our streams.
 func (s *stock) run(ctx context.Context, args ...string) error {
 	log, err := os.CreateTemp(s.dir, "log")
 	if err != nil {
@@ -174,7 +174,7 @@ func (s *stock) run(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// next is a name that no container had.
+// next returns a new container name.
 func (s *stock) next() string {
 	s.count++
 	return fmt.Sprintf("bench%d", s.count)
@@ -190,8 +190,8 @@ func (s *stock) remove(ctx context.Context, id string) error {
 	return s.run(context.WithoutCancel(ctx), "delete", "-force", id)
 }
 
-// creating is "run" and "exec" of a new container each time: what a create and its
-// first command are with us.
+// creating is "run" and "exec" of a new container each time. That corresponds to our create and its
+// first command.
 func (s *stock) creating() (*runner, error) {
 	bundle, err := s.bundle("/bin/sleep", "1000000")
 	return &runner{name: "stock " + s.name, once: func(ctx context.Context) (time.Duration, error) {
@@ -208,7 +208,7 @@ func (s *stock) creating() (*runner, error) {
 	}}, err
 }
 
-// executing is "exec" in a container that runs; the function ends it.
+// executing is "exec" in a running container; the function ends the container.
 func (s *stock) executing(ctx context.Context) (*runner, func(), error) {
 	bundle, err := s.bundle("/bin/sleep", "1000000")
 	if err != nil {
@@ -225,8 +225,8 @@ func (s *stock) executing(ctx context.Context) (*runner, func(), error) {
 	}}, func() { _ = s.remove(ctx, id) }, nil
 }
 
-// moments measures checkpoint and restore of stock runsc, with the fastest of its own
-// settings: no compression, pages loaded in the background.
+// moments measures checkpoint and restore of stock runsc, with its fastest settings: no
+// compression, pages loaded in the background.
 func (s *stock) moments(ctx context.Context, n, mb int) (save, restore []float64, err error) {
 	bundle, err := s.bundle(holder(mb)...)
 	if err != nil {

@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// target is one line of what the project set itself for speed and scale, on two cores
-// and 24 GiB without KVM. It is met when all its conditions are.
+// target is one of the project's targets for speed and scale, on two cores and 24 GiB without KVM.
+// It is met if all its conditions are.
 type target struct {
 	what       string
 	conditions []condition
 }
 
-// condition bounds one figure of one row.
+// condition is a bound for one figure of one row.
 type condition struct {
 	key   string
-	label string // in front of the figure; may be empty
+	label string // text before the figure; may be empty
 	unit  string
 	least bool // the bound is a lower one
 	bound float64
-	tail  bool // the 99th percentile, not the median
+	tail  bool // use the 99th percentile, not the median
 }
 
 // targets are all of them.
@@ -55,7 +55,7 @@ var targets = []target{
 		{key: "soak." + heldDirectories, label: "directories ", bound: 0}}},
 }
 
-// printTargets writes the targets of which something was measured.
+// printTargets writes the targets for which something was measured.
 func printTargets(w io.Writer, rows []row) {
 	by := map[string]row{}
 	for _, r := range rows {
@@ -78,7 +78,8 @@ func printTargets(w io.Writer, rows []row) {
 	}
 }
 
-// check compares a target with what was measured. What was not is said, and is not met.
+// check compares a target with the results. If a figure was not measured, it says so, and the
+// target is not met.
 func (t target) check(by map[string]row) (text string, met, measured bool) {
 	var parts []string
 	met = true

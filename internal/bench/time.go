@@ -11,14 +11,14 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// holder is a program that holds so many megabytes that no compression or zero page
-// makes smaller, and says when it does.
+// holder is a program that holds mb megabytes and prints a line when it has them. Neither
+// compression nor zero pages make them smaller.
 func holder(mb int) []string {
 	return []string{"python3", "-c", fmt.Sprintf(
 		"import random, time\nr = random.Random(1)\nb = [r.randbytes(1 << 20) for _ in range(%d)]\nopen('/tmp/held', 'w').close()\ntime.sleep(1e6)", mb)}
 }
 
-// holding makes a sandbox with a program that holds so many megabytes.
+// holding makes a sandbox with a program that holds mb megabytes.
 func (d *daemon) holding(ctx context.Context, mb int) (carrel.ID, carrel.Computer, error) {
 	sb, err := d.svc.Create(ctx, carrel.CreateOptions{Template: "base", Tier: carrel.GVisor, Timeout: time.Hour,
 		Limits: carrel.Limits{MemoryMB: 512 + 2*mb}})
@@ -37,7 +37,7 @@ func (d *daemon) holding(ctx context.Context, mb int) (carrel.ID, carrel.Compute
 	return sb.ID, c, bash(ctx, c, "for i in $(seq 6000); do [ -e /tmp/held ] && exit 0; sleep 0.01; done; exit 1")
 }
 
-// pauses measures pausing and resuming a sandbox again and again.
+// pauses measures pausing and resuming a sandbox many times.
 func (d *daemon) pauses(ctx context.Context, mb, n int) (pause, resume []float64, err error) {
 	id, c, err := d.holding(ctx, mb)
 	if err != nil {
@@ -63,7 +63,7 @@ func (d *daemon) pauses(ctx context.Context, mb, n int) (pause, resume []float64
 	return pause, resume, nil
 }
 
-// benchPause measures pausing and resuming, with little held and with much.
+// benchPause measures pausing and resuming, with little and with much memory.
 func benchPause(ctx context.Context, s *session) ([]row, error) {
 	d, err := s.coldDaemon(ctx)
 	if err != nil {
@@ -95,13 +95,13 @@ func benchPause(ctx context.Context, s *session) ([]row, error) {
 		atMost(ratio("  resume of ours ÷ that", resume, restore), 1.2).key("resume/runsc")), err
 }
 
-// benchFork measures how many forks of one sandbox answer in a second.
+// benchFork measures how many forks of one sandbox answer per second.
 func benchFork(ctx context.Context, d *daemon, o Options) ([]row, error) {
 	r, err := d.forkRow(ctx, o, "")
 	return []row{r.key("fork")}, err
 }
 
-// forkRow is the row of it, which begins with label.
+// forkRow makes the row for that. Its name begins with label.
 func (d *daemon) forkRow(ctx context.Context, o Options, label string) (row, error) {
 	count, rounds := 50, 3
 	if o.Quick {
@@ -118,7 +118,8 @@ func (d *daemon) forkRow(ctx context.Context, o Options, label string) (row, err
 	return more(fmt.Sprintf("%sforks of one sandbox with 50 MB held, %d at once, all answering", label, count), "1/s", rates, 15), nil
 }
 
-// forks makes so many of one sandbox at once and has each answer: how many in a second.
+// forks makes count forks of one sandbox at once, and each must answer. It returns how many per
+// second.
 func (d *daemon) forks(ctx context.Context, count int) (float64, error) {
 	id, _, err := d.holding(ctx, 50)
 	if err != nil {
@@ -152,7 +153,7 @@ func (d *daemon) forks(ctx context.Context, count int) (float64, error) {
 	return float64(count) / time.Since(start).Seconds(), err
 }
 
-// benchRollback measures going back to a snapshot.
+// benchRollback measures rolling back to a snapshot.
 func benchRollback(ctx context.Context, d *daemon, o Options) ([]row, error) {
 	id, c, err := d.holding(ctx, 50)
 	if err != nil {
@@ -180,8 +181,8 @@ func benchRollback(ctx context.Context, d *daemon, o Options) ([]row, error) {
 	return []row{fewer("rollback, 50 MB held", "ms", times, 150)}, nil
 }
 
-// benchTimeline measures what a timeline of 20 snapshots costs on the disk, of a
-// sandbox that holds 200 MB and changes 5 between them.
+// benchTimeline measures the disk space of a timeline of 20 snapshots. The sandbox holds 200 MB and
+// changes 5 MB between snapshots.
 func benchTimeline(ctx context.Context, d *daemon, o Options) ([]row, error) {
 	id, c, err := d.holding(ctx, 200)
 	if err != nil {
@@ -230,7 +231,7 @@ func benchTimeline(ctx context.Context, d *daemon, o Options) ([]row, error) {
 	}, nil
 }
 
-// packed waits until a snapshot is packed, and returns what the store then takes.
+// packed waits until a snapshot is packed, and returns the store's size then.
 func (d *daemon) packed(ctx context.Context, id carrel.SnapshotID) (int64, error) {
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		sn, err := d.svc.GetSnapshot(ctx, string(id))

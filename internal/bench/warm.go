@@ -51,7 +51,7 @@ func (d *daemon) waitWarm(ctx context.Context, n int) error {
 	}
 }
 
-// get asks the daemon for what the client has no call for.
+// get makes a request for which the client has no call.
 func (d *daemon) get(ctx context.Context, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url+path, nil)
 	if err != nil {
@@ -70,8 +70,8 @@ func (d *daemon) get(ctx context.Context, path string) ([]byte, error) {
 	return body, err
 }
 
-// rested is a runner that waits for the pool to be full again before its turn, so that
-// the refill runs in no one's.
+// rested is a runner that first waits until the pool is full again, so that no measurement runs
+// during the refill.
 func (d *daemon) rested(r *runner, n int) *runner {
 	once := r.once
 	r.once = func(ctx context.Context) (time.Duration, error) {

@@ -23,15 +23,15 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// outside is the number of addresses that lead to the peer. Each sandbox has one of
-// its own, so that this host does not run out of ports to connect from.
+// outside is the number of addresses that lead to the peer. Each sandbox has its own, so that this
+// host does not run out of ports to connect from.
 const outside = 4
 
-// outsideAddress is what sandbox i knows the peer by, peerAddress where that leads.
+// outsideAddress returns the peer's address for sandbox i. It leads to peerAddress.
 func outsideAddress(i int) string { return fmt.Sprintf("203.0.113.%d", 10+i) }
 func peerAddress(i int) string    { return fmt.Sprintf("127.0.0.%d", 10+i) }
 
-// wireTable is the whole world outside while the wire is measured.
+// wireTable is the whole outside world during the measurement of the wire.
 func wireTable() *wire.Table {
 	t := &wire.Table{Dial: map[string]string{}}
 	for i := range outside {
@@ -48,17 +48,15 @@ type wireBench struct {
 	wire    *wire.Wire // for the namespaces
 }
 
-// place is where the traffic programs run: beside the peer, in a namespace, in a
-// sandbox. run starts one for the peer's address that place i uses and returns its
-// output.
+// place is where the traffic programs run: next to the peer, in a namespace, in a sandbox. run
+// starts one for the peer's address of place i and returns its output.
 type place struct {
 	name string
 	run  func(ctx context.Context, i int, mode string, port int, count int64) ([]byte, error)
 }
 
-// benchWire measures what the wire costs: the same traffic program talks to the
-// same server directly over loopback, from a namespace behind a TAP, and from a
-// gVisor sandbox.
+// benchWire measures the cost of the wire. The same traffic program talks to the same server from
+// three places: directly over loopback, from a namespace behind a TAP, and from a gVisor sandbox.
 func benchWire(ctx context.Context, _ *daemon, o Options) ([]row, error) {
 	dir, err := os.MkdirTemp("", "carrel-bench-wire-")
 	if err != nil {
@@ -119,8 +117,8 @@ func benchWire(ctx context.Context, _ *daemon, o Options) ([]row, error) {
 	return rows, nil
 }
 
-// raiseFiles lifts the limit on open files as the daemon does, and further where
-// this user may: each connection through the wire is a file here.
+// raiseFiles raises the limit on open files as the daemon does, and further if this user may. Each
+// connection through the wire is a file here.
 func raiseFiles() {
 	most := unix.Rlimit{Cur: 1 << 20, Max: 1 << 20}
 	if unix.Setrlimit(unix.RLIMIT_NOFILE, &most) != nil && unix.Getrlimit(unix.RLIMIT_NOFILE, &most) == nil {
@@ -128,7 +126,7 @@ func raiseFiles() {
 	}
 }
 
-// openFiles is how many files this process may have.
+// openFiles returns how many files this process may open.
 func openFiles() int {
 	var l unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
@@ -137,7 +135,7 @@ func openFiles() int {
 	return int(l.Cur)
 }
 
-// wirePeer is the server, a process of its own.
+// wirePeer is the server, in its own process.
 type wirePeer struct {
 	cmd                      *exec.Cmd
 	in                       io.WriteCloser
@@ -176,7 +174,7 @@ func (p *wirePeer) stop() {
 	_ = p.cmd.Wait()
 }
 
-// expect tells the gate how many connections open it.
+// expect tells the gate how many connections to wait for.
 func (p *wirePeer) expect(n int) error {
 	if _, err := fmt.Fprintln(p.in, n); err != nil {
 		return err
@@ -185,14 +183,14 @@ func (p *wirePeer) expect(n int) error {
 	return err
 }
 
-// direct runs a program on this machine as it is.
+// direct runs a program directly on this machine.
 func (b *wireBench) direct(ctx context.Context, i int, mode string, port int, count int64) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, b.program, mode, fmt.Sprintf("%s:%d", peerAddress(i), port), fmt.Sprint(count))
 	cmd.Stderr = os.Stderr
 	return cmd.Output()
 }
 
-// namespace runs it behind a new TAP of a new namespace, and a new wire.
+// namespace runs it behind a new TAP in a new namespace, with a new wire.
 func (b *wireBench) namespace(ctx context.Context, i int, mode string, port int, count int64) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, b.program, mode, fmt.Sprintf("%s:%d", outsideAddress(i), port), fmt.Sprint(count))
 	var out bytes.Buffer
@@ -255,7 +253,7 @@ func (w *wireBoxes) run(ctx context.Context, i int, mode string, port int, count
 	return res.Stdout, nil
 }
 
-// ownLoopback is the echo inside one sandbox, server and all: what its kernel costs
+// ownLoopback runs the echo inside one sandbox, with the server. It measures the sandbox's kernel
 // without a wire.
 func (w *wireBoxes) ownLoopback(ctx context.Context, count int) ([]byte, error) {
 	script := fmt.Sprintf(`exec 3< <(sleep 60 | ./traffic serve); read -r ports <&3
@@ -278,7 +276,7 @@ func gigabits(ctx context.Context, p place, mode string, port int, size int64) (
 	return float64(size) * 8 / 1e9 / seconds, err
 }
 
-// throughput moves bytes out of and into each place, turn by turn.
+// throughput moves bytes out of and into each place, in turns.
 func (b *wireBench) throughput(ctx context.Context, places ...place) ([]row, error) {
 	targets := map[string][2]float64{"namespace": {8, 5}, "gVisor": {2.5, 3}}
 	size := int64(1 << 30)
@@ -350,12 +348,12 @@ func (b *wireBench) latency(ctx context.Context, own place, places ...place) ([]
 	return rows, nil
 }
 
-// many opens thousands of connections, all of which are open before one is answered.
+// many opens thousands of connections. All are open before the first is answered.
 func (b *wireBench) many(ctx context.Context, places ...place) ([]row, error) {
 	var rows []row
 	for _, p := range places {
 		for _, boxes := range []int{1, outside} {
-			// Each is one file in the daemon and in the peer, and either has some others.
+			// Each takes one file in the daemon and one in the peer, and both have some others.
 			each := min(5000, (openFiles()-400)/boxes)
 			if b.o.Quick {
 				each = 500
@@ -399,8 +397,8 @@ func (b *wireBench) manyIn(ctx context.Context, p place, boxes, each int) (int, 
 	return sum, nil
 }
 
-// newWire measures from Attach until the first byte of a connection to a program
-// that listens in a namespace.
+// newWire measures from Attach to the first byte of a connection to a program that listens in a
+// namespace.
 func (b *wireBench) newWire(ctx context.Context) ([]row, error) {
 	const port = 8080
 	cmd := exec.CommandContext(ctx, b.program, "listen", fmt.Sprint(port))

@@ -76,7 +76,7 @@ func cells(s string) int {
 	return n
 }
 
-// cut shortens a text to at most most cells; more replaces the part that is left out.
+// cut shortens a text to the given number of cells; more replaces the part that is left out.
 func cut(s string, most int, more string) string {
 	if cells(s) <= most {
 		return s

@@ -29,7 +29,8 @@ type Config struct {
 	// Domain is the end of sandboxes' host names: <port>-<id>.<Domain>. It may carry a port, for
 	// clients that must add one. Empty means header routing only.
 	Domain string
-	// TLSCert and TLSKey are PEM files; both or neither. The files are read again when they change, and on SIGHUP.
+	// TLSCert and TLSKey are PEM files; both or neither. The files are read again when they change,
+	// and on SIGHUP.
 	TLSCert, TLSKey string
 
 	// DefaultTier is the tier of sandboxes that ask for none; "" takes the strongest tier that

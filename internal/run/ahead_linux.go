@@ -7,14 +7,15 @@ import (
 	"github.com/carrel-dev/carrel/internal/box"
 )
 
-// walls are what of a box is there before it is known what it is like.
+// walls are the parts of a box that are made before the settings are known.
 type walls struct {
 	file  *os.File // the stage's program
 	stage *box.Ahead
 	way   *carrier // of a box with a network, where that is another process
 }
 
-// ahead starts the stage while the settings are still to be read, unless the flags say already that it would be of no use.
+// ahead starts the stage before the settings are read, unless the flags already show that it would
+// be useless.
 func (o *Options) ahead(d Deps) (*walls, error) {
 	w := &walls{}
 	_, nested := os.LookupEnv(marker)
@@ -52,7 +53,7 @@ func (w *walls) wire(d Deps, o WireOptions) (Wire, error) {
 	return w.way, w.way.order(o)
 }
 
-// program opens the stage's program, once. It is nil where this program is its own stage.
+// program opens the stage's program, once. It is nil if this program is its own stage.
 func (w *walls) program(d Deps) (_ *os.File, err error) {
 	if w.file == nil && d.Stage != nil {
 		w.file, err = d.Stage()
@@ -60,7 +61,7 @@ func (w *walls) program(d Deps) (_ *os.File, err error) {
 	return w.file, err
 }
 
-// close ends a stage that no box has taken.
+// close ends a stage that no box has used.
 func (w *walls) close() {
 	if w.stage != nil {
 		w.stage.Close()

@@ -2,7 +2,7 @@
 
 package run
 
-// walls are made of processes on Linux alone.
+// walls is empty: only on Linux are walls made of processes.
 type walls struct{}
 
 func (o *Options) ahead(Deps) (*walls, error) { return nil, nil }

@@ -12,8 +12,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/box/guard"
 )
 
-// settle has the guard look at what the box left, once. Its error is not the command's: something was left that may run outside, and the
-// status must say so.
+// settle makes the guard check what the box left, once. An error means that something was left that
+// may run outside. It is not the command's error, but the exit status must show it.
 func (j *Job) settle() error {
 	look := j.guarded
 	if j.guarded = nil; look == nil {
@@ -22,18 +22,18 @@ func (j *Job) settle() error {
 	return look()
 }
 
-// quarantine is where what was moved away is kept.
+// quarantine returns the directory for files that were moved away.
 func (j *Job) quarantine() string {
 	return filepath.Join(resolved(stateDir(j.Box.Home)), "quarantine", time.Now().Format("20060102-150405")+"-"+strconv.Itoa(os.Getpid()))
 }
 
-// tiered runs the command in another tier, whose changes are carried back to the working directory, and looks for repositories in it
-// afterwards.
+// tiered runs the command in another tier. It carries the changes back to the working directory,
+// and then searches that for repositories.
 func (j *Job) tiered(ctx context.Context) (code int, sig syscall.Signal, err error) {
 	p := &plan{}
 	p.guard(j.Box)
 	p.rules.Quarantine, p.rules.Roots = j.quarantine(), []string{j.Box.Dir}
-	p.rules.Open = true // no mounts: what is carried back goes by names alone
+	p.rules.Open = true // without mounts, changes are carried back by name alone
 	g, err := guard.New(p.rules, j.Log, nil)
 	if err != nil {
 		return 0, 0, err

@@ -32,7 +32,7 @@ import (
 
 const system = "linux"
 
-// box runs the command between walls of Linux primitives.
+// box runs the command between walls of Linux's own mechanisms.
 func (j *Job) box(ctx context.Context) (code int, sig syscall.Signal, err error) {
 	var undo cleanup.Stack
 	defer undo.Run()
@@ -46,7 +46,7 @@ func (j *Job) box(ctx context.Context) (code int, sig syscall.Signal, err error)
 	if err != nil {
 		return 0, 0, err
 	}
-	if nested { // a process has one listener at most, and the outer box's sees all that this one's would
+	if nested { // a process can have only one listener, and the outer box's would see everything
 		p.spec.Seccomp.WatchConnect, p.spec.Seccomp.WatchBind, p.spec.Seccomp.WatchWrites = false, false, false
 	}
 	if j.Box.Light {
@@ -69,7 +69,7 @@ func (j *Job) box(ctx context.Context) (code int, sig syscall.Signal, err error)
 		opts.CgroupAfter = lateGroup // nothing gets there so soon
 	}
 	if nested {
-		opts.Cgroup = "" // the outer box's is read-only in here
+		opts.Cgroup = "" // the outer box's group is read-only in here
 	}
 	if opts.Stage, err = j.walls.program(j.Deps); err != nil {
 		return 0, 0, err
@@ -81,10 +81,10 @@ func (j *Job) box(ctx context.Context) (code int, sig syscall.Signal, err error)
 		}
 	}
 	tty := j.streams(p, &opts)
-	// Caught from here on, so that a signal that comes while the box is built is not lost.
+	// Catch signals from here on, so that one that comes while the box is built is not lost.
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, forwarded...)
-	if !j.Deps.Last { // it takes as long for each signal as two threads need to wake each other
+	if !j.Deps.Last { // for each signal it waits until two threads have woken each other
 		defer signal.Stop(signals)
 	}
 	stopped := make(chan struct{}, 1)
@@ -122,11 +122,11 @@ func (j *Job) box(ctx context.Context) (code int, sig syscall.Signal, err error)
 	return code, sig, j.changes(ctx)
 }
 
-// attachTime is how long a box whose link can't be attached has to end: that of a command that took no longer than the attaching has
-// lost its namespace.
+// attachTime is how long to wait for a box's end after its link can't be attached. A short command
+// may have ended during the attaching, and its namespace with it.
 const attachTime = time.Second
 
-// overBy waits for a box's end, for so long at most.
+// overBy waits for a box's end, not longer than most, and reports whether it came.
 func overBy(bx *box.Box, most time.Duration) bool {
 	select {
 	case <-bx.Stopping():
@@ -165,7 +165,7 @@ func loseWay(way Wire, bx *box.Box) (lost func() error) {
 	}
 }
 
-// lightTmp gives a light box a directory for temporary files, in place of a private /tmp.
+// lightTmp gives a light box its own directory for temporary files, instead of a private /tmp.
 func (j *Job) lightTmp(p *plan, undo *cleanup.Stack) error {
 	dir, err := os.MkdirTemp("", "carrel-run-")
 	if err != nil {
@@ -179,11 +179,12 @@ func (j *Job) lightTmp(p *plan, undo *cleanup.Stack) error {
 	return nil
 }
 
-// marker is a variable that the command has, so that a carrel run in it knows where it is.
+// marker is a variable in the command's environment. It tells a carrel run inside that it is in a
+// box.
 const marker = "CARREL_BOX"
 
-// inside reports whether this process runs in a box of ours already. Namespaces are closed there, so the inner box
-// is a light one within the walls of the outer.
+// inside reports whether this process already runs in a box of ours. Namespaces are closed there,
+// so the inner box is a light one inside the outer walls.
 func (j *Job) inside() bool {
 	if _, ok := j.secret(marker); !ok || !box.Inside() {
 		return false
@@ -195,11 +196,11 @@ func (j *Job) inside() bool {
 	return true
 }
 
-// lateGroup is how old a box with wide limits is before it gets a control group: joining one takes
+// lateGroup is the age at which a box with wide limits gets a control group. Joining one takes
 // longer than most commands.
 const lateGroup = 50 * time.Millisecond
 
-// guard makes the part that decides about Unix sockets and protected names.
+// guard makes the guard, which decides about Unix sockets and protected names.
 func (j *Job) guard(p *plan, opts *box.Options) error {
 	p.rules.Quarantine = j.quarantine()
 	var started atomic.Pointer[box.Box]
@@ -220,7 +221,7 @@ func (j *Job) guard(p *plan, opts *box.Options) error {
 	return nil
 }
 
-// stateDir is where this user's state is.
+// stateDir returns the directory of this user's state.
 func stateDir(home string) string {
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "carrel")
@@ -228,7 +229,8 @@ func stateDir(home string) string {
 	return filepath.Join(home, ".local", "state", "carrel")
 }
 
-// resolved resolves the links of what there is of a path, now that no command can have made any.
+// resolved resolves the links in the existing part of a path. It is called before a command can
+// have made any.
 func resolved(path string) string {
 	real, err := filepath.EvalSymlinks(path)
 	if err == nil || path == "/" {
@@ -237,7 +239,7 @@ func resolved(path string) string {
 	return filepath.Join(resolved(filepath.Dir(path)), filepath.Base(path))
 }
 
-// events turn what the walls notice into refusals.
+// events returns functions that turn the walls' reports into refusals.
 func (j *Job) events(p *plan) box.Events {
 	return box.Events{
 		Name: func(name string) {
@@ -256,7 +258,7 @@ func (j *Job) events(p *plan) box.Events {
 	}
 }
 
-// searches reports whether a path is only looked at because PATH leads through what is hidden.
+// searches reports whether a program only searched PATH at a hidden path.
 func (j *Job) searches(path string) bool {
 	dirs, _ := j.secret("PATH")
 	for dir := range strings.SplitSeq(dirs, ":") {
@@ -267,13 +269,13 @@ func (j *Job) searches(path string) bool {
 	return false
 }
 
-// Limit notes that a limit was reached.
+// Limit records that a limit was reached.
 func (j *Job) Limit(name, value string) {
 	j.Log.Add(refusal.Refusal{Kind: refusal.Limit, What: name, Rule: "limit of " + value,
 		Reason: "the command went over it", Allow: "--" + limitFlag(name), Certain: true})
 }
 
-// limitFlag is the flag that raises a limit.
+// limitFlag returns the flag that raises a limit.
 func limitFlag(name string) string {
 	switch name {
 	case "cpus":
@@ -283,7 +285,7 @@ func limitFlag(name string) string {
 	}
 }
 
-// ended turns how the box ended into a status.
+// ended turns the box's end into a status.
 func (j *Job) ended(e box.Exit) (int, syscall.Signal, error) {
 	if e.Limit == "timeout" {
 		return ExitTimeout, 0, nil
@@ -291,7 +293,7 @@ func (j *Job) ended(e box.Exit) (int, syscall.Signal, error) {
 	return e.Code, e.Signal, nil
 }
 
-// wire makes the way out of a box that has one, and what the box needs for it.
+// wire makes the network of a box that has one, and sets the variables that the box needs for it.
 func (j *Job) wire(p *plan) (Wire, error) {
 	if p.spec.Network != box.Wired {
 		return nil, nil
@@ -309,7 +311,8 @@ func (j *Job) wire(p *plan) (Wire, error) {
 	return w, nil
 }
 
-// secret is a value for the wire to put in: a variable of the caller, which the box has not.
+// secret returns a value for the wire to inject: a variable of the caller that the box does not
+// have.
 func (j *Job) secret(name string) (string, bool) {
 	for _, kv := range j.Caller {
 		if n, v, _ := strings.Cut(kv, "="); n == name {
@@ -319,7 +322,7 @@ func (j *Job) secret(name string) (string, bool) {
 	return "", false
 }
 
-// Decided turns the wire's refusals into ours.
+// Decided turns the wire's refusals into refusals of the run.
 func (j *Job) Decided(d carrel.Decision) {
 	if d.Allowed {
 		return
@@ -356,8 +359,8 @@ func (j *Job) publish(p *plan) error {
 	return nil
 }
 
-// trust has the box's programs trust the wire's authority: the system's bundle with it, and the variables
-// that those read which don't read the bundle.
+// trust makes the box's programs trust the wire's authority. It adds the authority to the system's
+// bundle, and sets the variables for programs that don't read that bundle.
 func (p *plan) trust(ca []byte) {
 	const own = "/run/carrel/authority.pem"
 	bundle := "/run/carrel/bundle.pem"
@@ -395,13 +398,14 @@ func setEnv(env []string, name, value string) []string {
 	return append(env, name+"="+value)
 }
 
-// dieBy ends this process as the command ended, so that whoever waits sees the same, and else returns the status
-// that a shell gives it.
+// dieBy ends this process with the signal that ended the command, so that the parent sees the same
+// end. If that fails, it returns a shell's status for the signal.
 func dieBy(sig syscall.Signal) int {
 	signal.Reset(sig)
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // the core would be ours
-	// The runtime keeps handlers of its own for some signals, and a signal to the process may be delivered to another thread after this
-	// one has exited: so the default is set by hand, and the signal sent to this very thread, which has it before the call returns.
+	// The runtime has its own handlers for some signals, so set the default by hand. A signal to
+	// the process may reach another thread after this one has exited. So send it to this thread,
+	// which gets it before the call returns.
 	runtime.LockOSThread()
 	var byDefault [4]uint64 // struct sigaction
 	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&byDefault)), 0, 8, 0, 0)

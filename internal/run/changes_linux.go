@@ -13,7 +13,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/refusal"
 )
 
-// upper makes the directories for what is changed below lower, where the kernel takes them.
+// upper makes the directories for changes below lower, if the kernel accepts them.
 func (j *Job) upper(undo *cleanup.Stack, lower string) (layer, error) {
 	var errs []error
 	for _, parent := range []string{os.TempDir(), filepath.Join(j.Box.Home, ".cache"), "/dev/shm"} {
@@ -48,7 +48,7 @@ func (j *Job) upper(undo *cleanup.Stack, lower string) (layer, error) {
 		Hint: "set TMPDIR to a directory on a plain filesystem such as ext4, xfs or tmpfs"}
 }
 
-// changes looks at what was changed in overlays.
+// changes handles the changes in overlays.
 func (j *Job) changes(ctx context.Context) error {
 	for _, l := range j.layers {
 		list, err := overlay.Changes(ctx, l.lower, l.upper, overlay.Options{})
@@ -62,7 +62,8 @@ func (j *Job) changes(ctx context.Context) error {
 	return nil
 }
 
-// Kept says what was changed apart from the directory lower, and carries it out if that is wanted.
+// Kept reports the changes to the directory lower, which were kept apart. If the user wants that,
+// it carries them out.
 func (j *Job) Kept(ctx context.Context, lower, upper string, list []overlay.Change) error {
 	if j.opts.diff != "" {
 		if err := j.diff(ctx, lower, upper, list); err != nil {
@@ -87,7 +88,7 @@ func (j *Job) Kept(ctx context.Context, lower, upper string, list []overlay.Chan
 	return nil
 }
 
-// diff writes the changes where --diff says.
+// diff writes the changes to the target of --diff.
 func (j *Job) diff(ctx context.Context, lower, upper string, list []overlay.Change) error {
 	w, err := j.diffTarget()
 	if err != nil {
@@ -96,14 +97,14 @@ func (j *Job) diff(ctx context.Context, lower, upper string, list []overlay.Chan
 	return errors.Join(overlay.Diff(ctx, w, lower, upper, list), w.Close())
 }
 
-// say tells the person, unless told to be quiet.
+// say prints to the person, unless the flags say to be quiet.
 func (j *Job) say(format string, args ...any) {
 	if !j.opts.quiet {
 		fmt.Fprintf(j.Err, "carrel: "+format+"\n", args...)
 	}
 }
 
-// protected decides about paths relative to a directory.
+// protected returns a function that decides about paths relative to a directory.
 func (j *Job) protected(lower string) func(string) (string, bool) {
 	return func(path string) (string, bool) {
 		if rule, ok := Protected(j.Box, filepath.Join(lower, path)); ok {
@@ -113,7 +114,7 @@ func (j *Job) protected(lower string) func(string) (string, bool) {
 	}
 }
 
-// count is "1 change", "2 changes".
+// count returns "1 change", "2 changes".
 func count(n int, what string) string {
 	if n != 1 {
 		what += "s"

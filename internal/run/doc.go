@@ -2,15 +2,16 @@
 //
 // # The story
 //
-// The flags are the strongest layer of package settings, which decides what the box is like. [Run] turns
-// the decision into walls (package box on Linux, a Seatbelt profile on macOS, a sandbox of another tier when one was asked
-// for), puts the command between them, and then stays out of the way: streams, terminal, signals and exit status are
-// the command's. What the walls refused is said at the end.
+// The flags are the strongest layer of package settings, which decides about the box. [Run] turns
+// the decisions into walls (package box on Linux, a Seatbelt profile on macOS, a sandbox if the
+// user asks for another tier) and puts the command between them. Then it does not interfere:
+// streams, terminal, signals and exit status are the command's. At the end it reports what the
+// walls refused.
 //
 // # Speed
 //
-// Most commands that an agent runs take milliseconds, so this package is on a fast path: cmd/carrel runs it from an
-// init function, before the packages that the daemon needs are initialised ([Quick]). It must not import them: what
-// needs the wire or another tier comes in through [Deps], and where Deps are missing Run says that it
-// can't, before it has done anything.
+// Most commands that an agent runs take milliseconds, so this package is on a fast path: cmd/carrel
+// runs it from an init function, before the daemon's packages are initialised ([Quick]). It must
+// not import those packages. The wire and other tiers come in through [Deps]. If Deps lack
+// something, Run returns an error before it has done anything.
 package run

@@ -27,15 +27,15 @@ type Options struct {
 	light, trust, noSettings                  bool
 	diff, report, table                       string
 	dryRun, explain, quiet                    bool
-	// JSON prints what --dry-run and --explain say as JSON.
+	// JSON prints the output of --dry-run and --explain as JSON.
 	JSON  bool
 	given func(name string) bool
 }
 
-// AddFlags defines the flags in fs and returns what they are read into.
+// AddFlags defines the flags in fs and returns the Options that they set.
 func AddFlags(fs *pflag.FlagSet) *Options {
 	o := &Options{given: fs.Changed}
-	fs.SetInterspersed(false) // what follows the command belongs to it
+	fs.SetInterspersed(false) // everything after the command belongs to it
 	list := func(p *[]string, name, usage string) { fs.StringArrayVar(p, name, nil, usage+" (repeat)") }
 	list(&o.allow, "allow", "let it reach DEST: example.com, *.example.com, an address or CIDR, tcp://HOST:PORT")
 	list(&o.deny, "deny", "never let it reach DEST, whatever is allowed")
@@ -79,7 +79,7 @@ func AddFlags(fs *pflag.FlagSet) *Options {
 	return o
 }
 
-// layer puts the flags into words of package settings.
+// layer turns the flags into settings.
 func (o *Options) layer() (s settings.Settings, err error) {
 	s.Profiles, s.Tier = o.profiles, o.tier
 	s.Read = settings.PathRules{Allow: o.read, Deny: o.noRead}
@@ -145,7 +145,7 @@ func (o *Options) copyLimit(b *settings.Box) (int64, error) {
 	return int64(mb) << 20, nil
 }
 
-// limits reads the flags that bound.
+// limits reads the flags for limits.
 func (o *Options) limits() (l settings.Limits, err error) {
 	for _, f := range []struct {
 		name, text string
@@ -187,7 +187,7 @@ func (o *Options) limits() (l settings.Limits, err error) {
 	return l, nil
 }
 
-// args is the command line to run.
+// args returns the command line to run.
 func (o *Options) args(rest []string) ([]string, error) {
 	if o.command != "" || o.given("command") {
 		shell := []string{"bash", "-c", o.command}
@@ -202,7 +202,7 @@ func (o *Options) args(rest []string) ([]string, error) {
 	return rest, nil
 }
 
-// invalid is an error about one flag.
+// invalid returns an error about one flag.
 func invalid(field string, err error) error {
 	return &carrel.Error{Op: "run", Kind: carrel.Invalid, Field: field, Err: err, Hint: "see carrel run --help"}
 }

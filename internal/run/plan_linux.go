@@ -13,7 +13,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/settings"
 )
 
-// plan is a settings.Box in the words of the walls.
+// plan is a settings.Box in the form that the walls need.
 type plan struct {
 	spec   box.Spec
 	rules  guard.Rules
@@ -49,7 +49,7 @@ func newPlan(b *settings.Box, args, env []string, upper func(lower string) (laye
 	return p, nil
 }
 
-// mounts puts the paths into mounts, parents first.
+// mounts turns the paths into mounts, parents first.
 func (p *plan) mounts(b *settings.Box, upper func(string) (layer, error)) error {
 	for _, dir := range b.Private {
 		if dir == "/tmp" || within(dir, "/dev") { // of every box
@@ -67,7 +67,7 @@ func (p *plan) mounts(b *settings.Box, upper func(string) (layer, error)) error 
 		}
 		if r.Access == settings.Denied {
 			switch {
-			case own: // nothing of the host's is to be seen there
+			case own: // nothing of the host is visible there
 			case above != settings.Denied && hasBelow(rules[i+1:], r.Path):
 				p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.Tmpfs, Target: r.Path, Size: 1 << 20})
 			case above != settings.Denied:
@@ -90,7 +90,7 @@ func (p *plan) mounts(b *settings.Box, upper func(string) (layer, error)) error 
 			if err != nil {
 				return err
 			}
-			if own || above == settings.Denied { // what lies there is not the host's directory
+			if own || above == settings.Denied { // that place does not show the host's directory
 				p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.ReadOnly, Source: r.Path, Target: r.Path})
 			}
 			p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.Overlay, Source: l.upper, Work: l.work, Target: r.Path})
@@ -99,7 +99,8 @@ func (p *plan) mounts(b *settings.Box, upper func(string) (layer, error)) error 
 		p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.Writable, Source: r.Path, Target: r.Path, Optional: !own && above != settings.Denied})
 		p.repository(rules, filepath.Join(r.Path, ".git"))
 	}
-	// What the next run executes (package early) is nobody's to write, whatever is opened.
+	// The next run executes files from here (package early), so no box may write them, whatever is
+	// opened.
 	for _, dir := range []string{"/run/carrel", filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "carrel")} {
 		if access, _ := b.Access(dir); access == settings.Writable && isDir(dir) && !within(dir, b.Private...) {
 			p.spec.Mounts = append(p.spec.Mounts, box.Mount{Kind: box.ReadOnly, Source: dir, Target: dir})
@@ -108,8 +109,8 @@ func (p *plan) mounts(b *settings.Box, upper func(string) (layer, error)) error 
 	return nil
 }
 
-// repository makes a mount point of a repository's .git: those can't be renamed, so no program puts another one in
-// its place. A .git that is a file says where the repository is, and is not written.
+// repository makes a repository's .git a mount point. A mount point can't be renamed, so no program
+// can replace it. A .git that is a file names the repository's place, and can't be written.
 func (p *plan) repository(rules []settings.PathRule, git string) {
 	info, err := os.Lstat(git)
 	if err != nil || slices.ContainsFunc(rules, func(r settings.PathRule) bool { return r.Path == git }) {
@@ -123,7 +124,7 @@ func (p *plan) repository(rules []settings.PathRule, git string) {
 	}
 }
 
-// landlock is the second wall for writing, and in a light box the only one.
+// landlock sets up the second wall for writing. In a light box it is the only one.
 func (p *plan) landlock(b *settings.Box) {
 	l := landlock.Ruleset{Files: true, ScopeSockets: true, ScopeSignals: true}
 	add := func(a landlock.Access, paths ...string) {
@@ -153,7 +154,7 @@ func (p *plan) landlock(b *settings.Box) {
 	p.spec.Landlock = l
 }
 
-// guard tells the guard what the walls are, and which names are protected.
+// guard tells the guard about the walls, and about the protected names.
 func (p *plan) guard(b *settings.Box) {
 	// The box has no right over anything, one user, and a filter against new namespaces.
 	g := guard.Rules{Own: b.Private, Sockets: b.Sockets, NoBind: !b.Bind, Sealed: true}
@@ -206,7 +207,8 @@ func (p *plan) guard(b *settings.Box) {
 	p.rules = g
 }
 
-// writableDirs are this machine's directories that are open for writing, links resolved.
+// writableDirs returns the directories of this machine that are open for writing, with links
+// resolved.
 func writableDirs(b *settings.Box) []string {
 	var out []string
 	for _, r := range realPaths(b.Paths) {
@@ -217,7 +219,7 @@ func writableDirs(b *settings.Box) []string {
 	return out
 }
 
-// writeFlag is how a person would let a path be written.
+// writeFlag returns the flag that would open a path for writing.
 func writeFlag(r settings.PathRule) string {
 	if r.Access == settings.Readable {
 		return "--write " + r.Path
@@ -225,12 +227,12 @@ func writeFlag(r settings.PathRule) string {
 	return r.Allow
 }
 
-// realPaths are the rules with links resolved: what lies behind a link is hidden, or opened, and the link stays
-// what it is. Where a link leads to what has a rule of its own, that one counts.
+// realPaths returns the rules with links resolved. A rule hides or opens a link's target; the link
+// itself stays as it is. If the target has a rule of its own, that rule counts.
 func realPaths(rules []settings.PathRule) []settings.PathRule {
 	out := slices.Clone(rules)
 	for i, r := range out {
-		if _, err := os.Readlink(r.Path); err != nil { // all above it is resolved already
+		if _, err := os.Readlink(r.Path); err != nil { // the directories above are already resolved
 			continue
 		}
 		real, err := filepath.EvalSymlinks(r.Path)
@@ -246,7 +248,7 @@ func realPaths(rules []settings.PathRule) []settings.PathRule {
 	return slices.DeleteFunc(out, func(r settings.PathRule) bool { return r.Path == "" })
 }
 
-// nearest is the most specific rule for what is above path.
+// nearest returns the most specific rule for a directory above path.
 func nearest(rules []settings.PathRule, path string) (best settings.PathRule, ok bool) {
 	for _, r := range rules {
 		if r.Path != path && within(path, r.Path) && len(r.Path) >= len(best.Path) {
@@ -275,8 +277,9 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// readableParts lists what together is all that may be read, without what is denied: Landlock can only
-// allow. Where something below a directory is denied, its entries are listed instead of itself.
+// readableParts lists directories and files that together are everything readable, without denied
+// paths, because Landlock can only allow. If something below a directory is denied, the list has
+// the directory's entries instead of the directory.
 func readableParts(b *settings.Box) []string {
 	var out []string
 	var walk func(dir string, depth int)

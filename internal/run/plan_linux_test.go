@@ -10,10 +10,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/settings"
 )
 
-// private are what every box has of its own.
+// private are the directories that every box has for itself.
 var private = []string{"/dev/shm", "/run", "/tmp", "/var/tmp"}
 
-// planOf makes a plan for rules below a directory that exists.
+// planOf makes a plan for rules below an existing directory.
 func planOf(t *testing.T, b settings.Box, rules ...settings.PathRule) *plan {
 	t.Helper()
 	if b.ReadDefault == "" {
@@ -28,7 +28,7 @@ func planOf(t *testing.T, b settings.Box, rules ...settings.PathRule) *plan {
 	return p
 }
 
-// mountsBelow are the plan's mounts at or below dir, as "kind path".
+// mountsBelow returns the plan's mounts at or below dir, as "kind path".
 func mountsBelow(p *plan, dir string) (out []string) {
 	for _, m := range p.spec.Mounts {
 		if rel, err := filepath.Rel(dir, m.Target); err == nil && filepath.IsLocal(rel) {
@@ -41,7 +41,7 @@ func mountsBelow(p *plan, dir string) (out []string) {
 func TestTheMostSpecificRuleBecomesTheLastMount(t *testing.T) {
 	dir, err := os.MkdirTemp("/var", "carrel-plan-")
 	if err != nil {
-		dir = t.TempDir() // below /tmp, where more has to be mounted
+		dir = t.TempDir() // below /tmp, which needs more mounts
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	for _, name := range []string{"w/ro/rw", "secret/open", "w/secret"} {

@@ -14,18 +14,19 @@ import (
 	"github.com/carrel-dev/carrel/internal/settings"
 )
 
-// resultFile is a file that the runner writes after the command: a report, a diff. Its directory is opened before the
-// command starts, and no name of the file itself is ever followed: the command may put a link, a pipe or
-// another directory wherever it writes, and this process writes where the box can't.
+// resultFile is a file that the runner writes after the command: a report, a diff. Its directory is
+// opened before the command starts, and a link in place of the file is never followed. The command
+// may put a link, a pipe or another directory wherever it writes, and this process can write where
+// the box can't.
 type resultFile struct {
 	flag, path string
 	dir        *os.Root
 	was        fs.FileInfo // the directory
 	base       string
-	stream     *os.File // one of the caller's, written as it is; dir is nil then
+	stream     *os.File // a descriptor of the caller; dir is nil then
 }
 
-// openResult settles where the file that a flag names will be.
+// openResult fixes the place of the file that a flag names.
 func openResult(b *settings.Box, flag, path string) (*resultFile, error) {
 	r := &resultFile{flag: flag, path: path}
 	if n, ok := descriptor(path); ok {
@@ -60,7 +61,7 @@ func openResult(b *settings.Box, flag, path string) (*resultFile, error) {
 	return r, nil
 }
 
-// descriptor is the number of a descriptor of this process that a path names.
+// descriptor returns the number of this process's descriptor that a path names.
 func descriptor(path string) (int, bool) {
 	switch path {
 	case "/dev/stdout":
@@ -77,8 +78,8 @@ func descriptor(path string) (int, bool) {
 	return 0, false
 }
 
-// target looks at what lies at the file's place before the command starts. A regular file is replaced, and
-// a device that is out of the box's reach is opened now.
+// target looks at the file's place before the command starts. A regular file will be replaced. A
+// device that the box can't reach is opened now.
 func (r *resultFile) target(b *settings.Box, full string) error {
 	info, err := os.Lstat(full)
 	switch {
@@ -105,13 +106,14 @@ func (r *resultFile) target(b *settings.Box, full string) error {
 	return invalid(r.flag, fmt.Errorf("%s is no file: for a pipe name a descriptor, such as /dev/fd/3 or >(…) of the shell", r.path))
 }
 
-// reaches reports whether the box writes at a path, so that what lies there may be the command's, or that of an earlier box.
+// reaches reports whether the box may write at a path. The file there may then come from the
+// command, or from an earlier box.
 func reaches(b *settings.Box, path string) bool {
 	access, rule := b.Access(path)
 	return access == settings.Writable && !slices.Contains(b.Private, rule.Path)
 }
 
-// trustedDir resolves the links of a directory's path, but for those that lie where the box writes.
+// trustedDir resolves the links of a directory's path, except links where the box may write.
 func trustedDir(b *settings.Box, dir string) (string, error) {
 	at, rest := string(filepath.Separator), strings.Split(dir, string(filepath.Separator))
 	if volume := filepath.VolumeName(dir); volume != "" {
@@ -139,7 +141,8 @@ func trustedDir(b *settings.Box, dir string) (string, error) {
 	return at, nil
 }
 
-// create begins the file. What is written is there under its name once the writer is closed, whole or not at all.
+// create begins the file. The file gets its name when the writer is closed, so it is complete or
+// missing.
 func (r *resultFile) create() (*resultWriter, error) {
 	if r.stream != nil {
 		return &resultWriter{result: r, file: r.stream}, nil
@@ -162,7 +165,7 @@ func (r *resultFile) write(text []byte) error {
 	return errors.Join(err, w.Close())
 }
 
-// failed puts the flag to an error.
+// failed adds the flag to an error.
 func (r *resultFile) failed(err error) error { return fmt.Errorf("%s %s: %w", r.flag, r.path, err) }
 
 // resultWriter writes a resultFile.
@@ -183,7 +186,7 @@ func (w *resultWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Close gives the file its name. The error says so when the directory is no longer where it was.
+// Close gives the file its name. If the directory has moved, it returns an error.
 func (w *resultWriter) Close() error {
 	if w.temp == "" {
 		return nil // the caller's

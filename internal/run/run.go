@@ -18,22 +18,23 @@ import (
 	"github.com/carrel-dev/carrel/internal/settings"
 )
 
-// Exit statuses of our own; all others are the command's.
+// Exit statuses of our own; all others come from the command.
 const (
-	ExitTimeout  = 124 // --timeout, as timeout(1) has it
+	ExitTimeout  = 124 // --timeout, as timeout(1) does it
 	exitOwn      = 125 // Carrel itself failed
 	exitCantExec = 126
 	exitNoSuch   = 127
 )
 
-// ErrLater says that Run needs what its Deps do not have. Nothing was done.
+// ErrLater means that Run needs a part that its Deps lack. It has done nothing.
 var ErrLater = errors.New("this needs the whole program")
 
 // Deps are the parts that are too heavy for the fast path.
 type Deps struct {
-	// Stage opens the program that builds a box from inside; nil starts the own binary again.
+	// Stage opens the program that builds a box from inside; nil starts this binary again.
 	Stage func() (*os.File, error)
-	// Last: this process ends with the run, and what the kernel takes back by itself is left to it.
+	// Last means that this process ends after the run. It leaves the clean-up of its resources to
+	// the kernel.
 	Last bool
 	// Wire makes what a box with a network needs. Where it is nil, Whole opens the whole program, which can do that beside this one.
 	Wire  func(WireOptions) (Wire, error)
@@ -42,19 +43,19 @@ type Deps struct {
 	Tier func(context.Context, *Job) (code int, sig syscall.Signal, err error)
 }
 
-// WireOptions are for Deps.Wire.
+// WireOptions are the options of Deps.Wire.
 type WireOptions struct {
 	Policy  carrel.Policy
-	Table   string                      // file of a made-up internet, for tests
-	Lookup  func(string) (string, bool) // a secret's value: a variable of the caller's environment
+	Table   string                      // file with an artificial internet, for tests
+	Lookup  func(string) (string, bool) // returns a secret: a variable of the caller's environment
 	Decided func(carrel.Decision)
 }
 
 // Wire is a box's way out.
 type Wire interface {
-	// Authority is the certificate that the box must trust, nil if nothing is opened.
+	// Authority is the certificate that the box must trust, nil if TLS is never opened.
 	Authority() []byte
-	// Env are variables with placeholders in place of secrets.
+	// Env are variables that hold placeholders for secrets.
 	Env() map[string]string
 	// Attach starts on the host's end of a link.
 	Attach(ctx context.Context, link *os.File) error
@@ -80,14 +81,14 @@ type Job struct {
 	notes   []string
 	layers  []layer
 	started time.Time
-	keep    bool         // the layers, though they are done with
-	guarded func() error // looks at what the box left; nil if nothing is to be looked at
+	keep    bool         // keep the layers after the run
+	guarded func() error // checks what the box left; nil for no check
 
 	report, diffFile *resultFile // nil where there is none
 }
 
-// Run runs the command that args names and returns the exit status to exit with. It may end this process by the
-// signal that ended the command. Errors are about us, and not about the command.
+// Run runs the command in args and returns the exit status for this process. It may end this
+// process by the signal that ended the command. Its errors are Carrel's, not the command's.
 func Run(ctx context.Context, o *Options, args []string, d Deps) (int, error) {
 	line, err := o.args(args)
 	if err != nil && !o.dryRun && !o.explain && !o.helpsProfiles() {
@@ -142,10 +143,11 @@ func Run(ctx context.Context, o *Options, args []string, d Deps) (int, error) {
 	return code, nil
 }
 
-// searchElsewhere is how long secrets are looked for outside of what the box writes. A quiet machine with two processors looks through some hundred thousand names in it.
+// searchElsewhere bounds the search for secrets outside of the directories that the box writes. In
+// this time an idle machine with two processors checks some hundred thousand names.
 const searchElsewhere = 500 * time.Millisecond
 
-// resolve decides what the box is like.
+// resolve decides about the box.
 func (o *Options) resolve() (*settings.Box, error) {
 	flags, err := o.layer()
 	if err != nil {
@@ -180,7 +182,7 @@ func (o *Options) resolve() (*settings.Box, error) {
 	return b, nil
 }
 
-// possible reports, before anything is done, whether the parts for it are there.
+// possible checks, before anything is done, that all needed parts are there.
 func (o *Options) possible(b *settings.Box, d Deps) error {
 	other := b.Tier != "" && b.Tier != carrel.NS
 	if (o.apply || o.diff != "") && !b.Overlay {
@@ -227,7 +229,7 @@ func (j *Job) finish(code int, sig syscall.Signal) error {
 	return j.report.write(text)
 }
 
-// results opens the directories of the files that are written after the command.
+// results opens the directories of the files to write after the command.
 func (j *Job) results() (err error) {
 	if j.opts.report != "" {
 		if j.report, err = openResult(j.Box, "--report", j.opts.report); err != nil {
@@ -240,10 +242,10 @@ func (j *Job) results() (err error) {
 	return err
 }
 
-// Keeps reports whether changes that could not be carried out are to be left where they are.
+// Keeps reports whether changes that could not be carried out must stay where they are.
 func (j *Job) Keeps() bool { return j.keep }
 
-// Note keeps something for the report that this host could not do.
+// Note adds to the report something that this host could not do.
 func (j *Job) Note(text string) { j.notes = append(j.notes, text) }
 
 // tier is the walls' name.
@@ -254,7 +256,8 @@ func (j *Job) tier() carrel.Tier {
 	return j.Box.Tier
 }
 
-// failed turns an error into an exit status as a shell would, where it is the command that could not be executed.
+// failed turns an error into an exit status. If the command could not be executed, it is a shell's
+// status for that.
 func (j *Job) failed(err error) (int, error) {
 	var exec *os.PathError
 	if errors.As(err, &exec) && exec.Op == "exec" {
@@ -288,10 +291,10 @@ func (o *Options) describe(w io.Writer, b *settings.Box, line []string) error {
 	return err
 }
 
-// helpsProfiles reports whether the profiles are asked for, and no run.
+// helpsProfiles reports whether the user asked for the list of profiles and not for a run.
 func (o *Options) helpsProfiles() bool { return len(o.profiles) == 1 && o.profiles[0] == "help" }
 
-// printProfiles lists what --profile takes.
+// printProfiles lists the values of --profile.
 func printProfiles(w io.Writer) error {
 	for _, p := range settings.Profiles() {
 		if _, err := fmt.Fprintf(w, "%-14s %s\n", p.Name, p.Description); err != nil {
@@ -301,7 +304,7 @@ func printProfiles(w io.Writer) error {
 	return nil
 }
 
-// diffTarget opens what --diff names.
+// diffTarget opens the target of --diff.
 func (j *Job) diffTarget() (io.WriteCloser, error) {
 	if j.opts.diff == "-" {
 		return nopCloser{j.Out}, nil

@@ -14,8 +14,8 @@ import (
 
 const system = "darwin"
 
-// box runs the command under sandbox-exec, with a Seatbelt profile for what was decided. It shares the caller's
-// terminal and process group, so that the terminal's signals reach it by themselves.
+// box runs the command under sandbox-exec, with a Seatbelt profile of the decisions. It shares the
+// caller's terminal and process group, so the terminal's signals reach it by themselves.
 func (j *Job) box(ctx context.Context) (int, syscall.Signal, error) {
 	if err := j.portable(); err != nil {
 		return 0, 0, err
@@ -43,7 +43,7 @@ func (j *Job) box(ctx context.Context) (int, syscall.Signal, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = j.In, j.Out, j.Err
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
-	signal.Ignore(syscall.SIGINT, syscall.SIGQUIT) // the terminal tells the command, too
+	signal.Ignore(syscall.SIGINT, syscall.SIGQUIT) // the terminal sends them to the command, too
 	defer signal.Reset()
 	if err := cmd.Start(); err != nil {
 		return 0, 0, err
@@ -75,7 +75,7 @@ func (j *Job) box(ctx context.Context) (int, syscall.Signal, error) {
 	return cmd.ProcessState.ExitCode(), 0, nil
 }
 
-// portable refuses what Seatbelt can't do: better no box than one with a hole.
+// portable refuses what Seatbelt can't enforce: no box is better than one with a hole.
 func (j *Job) portable() error {
 	b := j.Box
 	open := b.Closed || b.Host || b.Policy.Default == "allow" && len(b.Policy.Rules) == 0
@@ -95,7 +95,7 @@ func (j *Job) portable() error {
 	return nil
 }
 
-// dieBy ends this process as the command ended.
+// dieBy ends this process with the signal that ended the command.
 func dieBy(sig syscall.Signal) int {
 	signal.Reset(sig)
 	_ = syscall.Kill(os.Getpid(), sig)

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// late is a way out that is attached when the box has ended already.
+// late is a wire that is attached only after the box has ended.
 type late struct{ run.Wire }
 
 func (l late) Attach(ctx context.Context, link *os.File) error {

@@ -12,7 +12,7 @@ import (
 
 const system = "other"
 
-// box says what to do on systems that have no walls.
+// box returns an error for systems without walls. It says what to do.
 func (j *Job) box(context.Context) (int, syscall.Signal, error) {
 	return 0, 0, &carrel.Error{Op: "run", Kind: carrel.Unsupported, Err: errors.New("this system has no walls that Carrel knows"),
 		Hint: "on Windows use WSL2, and run carrel inside it"}

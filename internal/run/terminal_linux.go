@@ -12,20 +12,21 @@ import (
 	"github.com/carrel-dev/carrel/internal/box"
 )
 
-// forwarded are the signals that are the command's.
+// forwarded are the signals that are passed to the command.
 var forwarded = []os.Signal{
 	unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGCONT, unix.SIGTSTP, unix.SIGALRM,
 }
 
-// terminal is the caller's, while the command has one of its own in its place.
+// terminal is the caller's terminal while the command has a terminal of its own.
 type terminal struct {
 	in, out *os.File // each nil if it is no terminal
-	piped   bool     // standard output is none, but goes on to something that may write to it
+	piped   bool     // output goes to another program that may write to the terminal
 	state   *term.State
 	mu      sync.Mutex
 }
 
-// streams gives the command its standard streams: a terminal of its own for those that are one.
+// streams sets the command's standard streams. For each that is a terminal, the command gets a
+// terminal of its own.
 func (j *Job) streams(p *plan, o *box.Options) *terminal {
 	o.Stdin, o.Stdout, o.Stderr = j.In, j.Out, j.Err
 	t := &terminal{}
@@ -49,8 +50,8 @@ func (j *Job) streams(p *plan, o *box.Options) *terminal {
 	return t
 }
 
-// foreground reports whether this process may read from its terminal: a job in the background that took it over
-// would take it from the shell.
+// foreground reports whether this process may read from its terminal. A background job that took
+// the terminal over would take it from the shell.
 func foreground(t *terminal) bool {
 	f := t.in
 	if f == nil {
@@ -60,13 +61,13 @@ func foreground(t *terminal) bool {
 	return err != nil || pgrp == unix.Getpgrp()
 }
 
-// raw hands keys on as they are, so that the command's own terminal makes signals of them.
+// raw passes keys on unchanged, so that the command's own terminal turns them into signals.
 func (t *terminal) raw() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.in != nil && t.state == nil {
 		t.state, _ = term.MakeRaw(int(t.in.Fd()))
-		if t.piped { // "carrel run … | less": lines of others end as before
+		if t.piped { // "carrel run … | less": the other program's lines end as before
 			output(t.in, unix.OPOST, 0)
 		}
 	}
@@ -101,7 +102,7 @@ func (t *terminal) resize(inner *os.File) {
 	}
 }
 
-// watch relays until the command has ended.
+// watch relays signals until the command has ended.
 func (j *Job) watch(b *box.Box, t *terminal, signals <-chan os.Signal, stopped <-chan struct{}) (box.Exit, error) {
 	drained := make(chan struct{})
 	inner := b.Terminal()
@@ -111,7 +112,7 @@ func (j *Job) watch(b *box.Box, t *terminal, signals <-chan os.Signal, stopped <
 	} else {
 		t.resize(inner)
 		t.raw()
-		if t.in == nil { // the caller's is not raw, and ends lines itself
+		if t.in == nil { // the caller's terminal is not raw, and ends lines itself
 			output(inner, 0, unix.ONLCR)
 		}
 		defer t.restore()
@@ -148,7 +149,7 @@ func (j *Job) forward(b *box.Box, t *terminal, inner *os.File, s syscall.Signal)
 	case s == unix.SIGWINCH && t != nil:
 		t.resize(inner)
 	case s == unix.SIGTSTP && t == nil:
-		_ = b.Signal(unix.SIGSTOP) // the box tells when it has, and then this process does: once, and not here too
+		_ = b.Signal(unix.SIGSTOP) // the box reports its stop, and only then this process stops
 	case s == unix.SIGCONT && t == nil:
 		_ = b.Signal(unix.SIGCONT)
 	case s == unix.SIGCONT:
@@ -159,20 +160,21 @@ func (j *Job) forward(b *box.Box, t *terminal, inner *os.File, s syscall.Signal)
 	}
 }
 
-// suspend stops this process as the command was stopped, with the terminal as it was, and goes on with it
-// when the shell says so.
+// suspend stops this process after the command was stopped, with the terminal's earlier settings.
+// When the shell continues the job, it continues the command.
 func (t *terminal) suspend(b *box.Box) {
 	if t != nil {
 		t.restore()
 	}
-	_ = unix.Kill(0, unix.SIGSTOP) // with whatever else is of this job
+	_ = unix.Kill(0, unix.SIGSTOP) // with all other processes of this job
 	if t != nil {
 		t.raw()
 	}
 	_ = b.Signal(unix.SIGCONT)
 }
 
-// relay copies between the two terminals. drained is closed when all that the command wrote is out.
+// relay copies between the two terminals. It closes drained when all of the command's output is
+// written.
 func (t *terminal) relay(inner *os.File, drained chan<- struct{}) {
 	go func() {
 		defer close(drained)
@@ -180,11 +182,12 @@ func (t *terminal) relay(inner *os.File, drained chan<- struct{}) {
 			_, _ = io.Copy(io.Discard, inner)
 			return
 		}
-		_, _ = io.Copy(t.out, inner) // EIO when the last process with the other end is gone
+		_, _ = io.Copy(t.out, inner) // EIO after the last process at the other end
 	}()
 	if t.in != nil {
 		go func() {
-			// The goroutine ends with the process: a read from a terminal can't be called off.
+			// The goroutine ends with the process, because a read from a terminal can't be
+			// cancelled.
 			_, _ = io.Copy(inner, t.in)
 		}()
 	}

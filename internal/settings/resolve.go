@@ -129,7 +129,8 @@ func (v *resolver) places() error {
 	return nil
 }
 
-// readLayers reads the files and puts the layers in order: built-in, profiles, user, project, --settings, flags.
+// readLayers reads the files and puts the layers in order: built-in, profiles, user, project,
+// --settings, flags.
 func (v *resolver) readLayers() error {
 	var said []*layer
 	add := func(l *layer, err error) error {

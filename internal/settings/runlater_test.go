@@ -85,7 +85,8 @@ func TestStartUpFilesOfTheHome(t *testing.T) {
 	}
 }
 
-// TestOwnPlaces shows that Carrel's own state stays closed where the environment puts it into a project.
+// TestOwnPlaces shows that Carrel's own state stays closed if the environment puts it into a
+// project.
 func TestOwnPlaces(t *testing.T) {
 	for _, there := range []bool{true, false} {
 		p := newPlace(t)

@@ -108,7 +108,8 @@ func wordStrength(w string) strength {
 	return plainName
 }
 
-// secretByName reports whether a variable is a secret by the words of its name, which is in upper case.
+// secretByName reports whether a variable is a secret by the words of its name. The name is in
+// upper case.
 func secretByName(name, value string) bool {
 	s, describes := nameStrength(name)
 	switch {

@@ -151,7 +151,8 @@ func (a attack) try(w *world, boxed bool) (harms []string, output string) {
 	return harms, fmt.Sprintf("exit %d %v\n%s", r.code, r.signal, r.all())
 }
 
-// expand replaces "{home}", "{project}", "{outside}", "{secrets}", "{canary}", "{key}" in an argument.
+// expand replaces "{home}", "{project}", "{outside}", "{secrets}", "{canary}", "{key}" in an
+// argument.
 func (w *world) expand(s string) string {
 	return strings.NewReplacer("{home}", w.home, "{project}", w.project, "{outside}", w.outside, "{secrets}", w.secrets, "{canary}", w.canary, "{key}", w.key,
 		"{attack}", w.attack, "{carrel}", w.carrel).Replace(s)

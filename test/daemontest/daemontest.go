@@ -174,7 +174,7 @@ func (d *Daemon) Restart() {
 // PID returns the daemon's process ID.
 func (d *Daemon) PID() int { return d.cmd.Process.Pid }
 
-// Eventually is [testenv.Eventually] with a longer limit: it waits at most most.
+// Eventually is [testenv.Eventually] with another limit: it does not wait longer than most.
 func Eventually(t testing.TB, most time.Duration, what string, cond func() bool) {
 	t.Helper()
 	err := testenv.Within(context.Background(), most, func() error {

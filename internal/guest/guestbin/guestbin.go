@@ -22,8 +22,8 @@ import (
 
 //go:generate go run ../../tools/guestimage -o assets/guest.erofs
 
-// assets holds guest.erofs and its SHA-256, or only its README when the image was not built: so
-// the package always compiles.
+// assets holds guest.erofs and its SHA-256. If the image was not built, it holds only the README,
+// so that the package always compiles.
 //
 //go:embed all:assets
 var assets embed.FS

@@ -1,18 +1,19 @@
-// Package early hands "carrel run" to the small program that the binary carries, before anything else
-// of this program is initialised.
+// Package early hands "carrel run" over to the small program inside the binary, before anything
+// else of this program is initialised.
 //
-// The whole program holds a kernel, a database, object storage and certificates, and initialising their packages takes longer than
-// a boxed "true" takes to run. Go initialises packages whose imports are ready in the order of their paths, so a package that
-// imports next to nothing is among the first. What the small program can't do (a network, another tier, help) it
-// hands back, and main does it. See docs/RATIONALE.md.
+// The whole program contains a kernel, a database, object storage and certificates. Initialising
+// their packages takes longer than running a boxed "true". Go initialises packages whose imports
+// are ready in the order of their paths, so a package with almost no imports is among the first. If
+// the small program can't do something (a network, another tier, help), it hands that back, and
+// main does it. See docs/RATIONALE.md.
 //
-// It is for cmd/carrel alone: importing it hands over a command line that begins with "run".
+// It is for cmd/carrel alone: importing it hands over every command line that begins with "run".
 package early
 
-// Names in argv[0] that the two programs know each other by.
+// Names in argv[0] by which the two programs recognise each other.
 const (
-	// Small is what the small program is called; its argv[1] is the descriptor of the whole one.
+	// Small is the small program's name. Its argv[1] is the descriptor of the whole program.
 	Small = "carrel-run"
-	// Whole is what the whole program is called when the small one hands back.
+	// Whole is the whole program's name when the small one hands back.
 	Whole = "carrel-whole"
 )

@@ -14,7 +14,7 @@ func init() {
 	}
 }
 
-// commandLine reads this process's arguments: package os would have to be initialised first.
+// commandLine reads this process's arguments. Package os has them too, but is initialised later.
 func commandLine() []string {
 	fd, err := syscall.Open("/proc/self/cmdline", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -49,7 +49,7 @@ func isRun(line []byte) bool {
 	return ok && bytes.HasPrefix(rest, []byte("run\x00"))
 }
 
-// handOver becomes the small program. When anything fails, this process goes on as it is.
+// handOver becomes the small program. If anything fails, it returns and this process goes on.
 func handOver(args []string) {
 	whole, err := syscall.Open("/proc/self/exe", oPath, 0) // for handing back
 	if err != nil {
@@ -78,13 +78,14 @@ const (
 	programChunk = 256 << 10
 )
 
-// load puts the small program into a sealed memory file. A binary that was built without it has none.
+// load puts the small program into a sealed memory file. If the binary was built without it, fd is
+// -1.
 func load() (fd int) {
 	if size() < 0 {
 		return -1
 	}
 	if fd = memory(mfdCloexec | mfdSealing | mfdExec); fd < 0 {
-		fd = memory(mfdCloexec | mfdSealing) // kernels that don't know the last one
+		fd = memory(mfdCloexec | mfdSealing) // for kernels that don't know the last flag
 	}
 	if fd < 0 {
 		return fd
@@ -122,7 +123,7 @@ func write(fd int) bool {
 	}
 }
 
-// size is the small program's; -1 if there is none.
+// size returns the size of the small program; -1 if there is none.
 func size() int64 {
 	src, err := assets.Files.Open(assets.Program)
 	if err != nil {

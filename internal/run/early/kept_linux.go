@@ -7,8 +7,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/box/stagebin/assets"
 )
 
-// RuntimeDir is where this user's programs keep what lives until the next start of the machine: the only place
-// that no box ever sees, for each has a /run of its own. "" if there is none.
+// RuntimeDir returns the directory for files of this user's programs that live until the next start
+// of the machine. No box ever sees it, because each box has its own /run. "" if there is none.
 func RuntimeDir() string {
 	if syscall.Geteuid() == 0 {
 		return "/run"
@@ -20,8 +20,9 @@ func RuntimeDir() string {
 	return dir
 }
 
-// kept opens the small program's copy in the runtime directory, and makes it if need be: writing it into memory each time takes
-// longer than all of a box's walls. -1 if there can't be one.
+// kept opens the small program's copy in the runtime directory, and makes it if it is missing.
+// Writing the program into memory each time takes longer than all of a box's walls. -1 if there
+// can't be a copy.
 func kept() int {
 	dir, sum := RuntimeDir(), read(assets.Sum)
 	if dir == "" || len(sum) < 32 {
@@ -38,7 +39,7 @@ func kept() int {
 	return trusted(name)
 }
 
-// trusted opens a copy that nobody else can have written; -1 if it is not one.
+// trusted opens a copy that no other user can have written; -1 for any other.
 func trusted(name string) int {
 	fd, err := syscall.Open(name, syscall.O_RDONLY|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -52,7 +53,7 @@ func trusted(name string) int {
 	return fd
 }
 
-// ownDir makes the directory, or sees that it is nobody else's.
+// ownDir makes the directory, or checks that it belongs to nobody else.
 func ownDir(dir string) bool {
 	_ = syscall.Mkdir(dir, 0o700)
 	var st syscall.Stat_t
@@ -60,7 +61,7 @@ func ownDir(dir string) bool {
 	return err == nil && st.Mode&syscall.S_IFMT == syscall.S_IFDIR && st.Mode&0o022 == 0 && int(st.Uid) == syscall.Geteuid()
 }
 
-// keep writes the copy beside and renames it into place.
+// keep writes the copy under another name and renames it.
 func keep(name string) bool {
 	beside := name + "." + strconv.Itoa(syscall.Getpid())
 	fd, err := syscall.Open(beside, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_EXCL|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, 0o500)

@@ -6,7 +6,8 @@ import (
 	"unsafe"
 )
 
-// memory makes a memory file; -1 if it can't. Package unix, which has the call, is initialised too late.
+// memory makes a memory file; -1 if it can't. Package unix has this call, but is initialised too
+// late.
 func memory(flags uintptr) int {
 	call := map[string]uintptr{"amd64": 319, "arm64": 279}[runtime.GOARCH]
 	if call == 0 {

@@ -9,13 +9,14 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// Rig makes machines with the limits that the daemon's have, for measurements. All begin with the same disk.
+// Rig makes machines with the same limits as the daemon's, for measurements. All begin with the
+// same disk.
 type Rig struct{ disk *vfs.FS }
 
-// RigMachine is one machine of a Rig. Who made it closes it.
+// RigMachine is one machine of a Rig. The caller closes it.
 type RigMachine struct{ m *interp.Machine }
 
-// NewRig makes a disk, with a file of that name in the home directory unless the name is "".
+// NewRig makes a disk. Its home directory has a file of that name, unless the name is "".
 func NewRig(name string, content []byte) (*Rig, error) {
 	disk := vfs.New(vfs.Options{})
 	if err := interp.Install(disk, tools.Names()...); err != nil {
@@ -36,7 +37,8 @@ func (r *Rig) New() RigMachine {
 		CPUs: 2, Limits: interp.Limits{Procs: 128, Memory: 1 << 30, Output: 1 << 30, Steps: 1 << 40}})}
 }
 
-// Run runs a script in the home directory and returns its output. A status that is not 0 is an error.
+// Run runs a script in the home directory and returns its output. A status other than 0 is an
+// error.
 func (m RigMachine) Run(script string) (string, error) {
 	out, errs := interp.NewPipe(), interp.NewPipe()
 	p, err := m.m.Start(interp.Spec{Path: "/bin/bash", Args: []string{"-c", script}, Dir: home, UID: userID, GID: userID,

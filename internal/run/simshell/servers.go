@@ -20,11 +20,11 @@ import (
 	"github.com/carrel-dev/carrel/shell/tool"
 )
 
-// serverStart bounds how long an MCP server may take to say what it has: some are installed first.
+// serverStart bounds an MCP server's start up to its list of tools; some are installed first.
 const serverStart = 2 * time.Minute
 
-// openServers starts the MCP servers, one for each command line, and makes programs of their tools, judged by the rules in a
-// file if one is named. undo ends the servers.
+// openServers starts the MCP servers, one for each command line, and turns their tools into
+// programs. If rulesFile is not "", its rules judge the calls. undo ends the servers.
 func openServers(ctx context.Context, lines []string, rulesFile string, undo *cleanup.Stack) (map[string]tool.Command, error) {
 	fail := func(flag string, err error) (map[string]tool.Command, error) {
 		return nil, &carrel.Error{Op: "start MCP servers", Kind: carrel.Invalid, Field: "--" + flag, Err: err}
@@ -81,7 +81,7 @@ func openServer(ctx context.Context, argv []string, undo *cleanup.Stack) ([]code
 	return tools, nil
 }
 
-// firstWords keeps how a server's log begins, for who asks why it did not start.
+// firstWords keeps the beginning of a server's log, to explain a failed start.
 type firstWords struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -105,7 +105,8 @@ func (f *firstWords) explain(err error) error {
 	return err
 }
 
-// splitCommand cuts a command line into words as a shell does: at blanks, with quotes and backslashes, and nothing else.
+// splitCommand splits a command line into words like a shell: at blanks, with quotes and
+// backslashes only.
 func splitCommand(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder

@@ -1,5 +1,5 @@
-// Package simshell is "carrel sim": a simulated machine for one script or one session, in this very process, with no
-// daemon, no root and nothing installed.
+// Package simshell is "carrel sim": a simulated machine for one script or one session, in this
+// process, with no daemon, no root and nothing installed.
 package simshell
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
 
-// Mode says what becomes of what is written below a mounted directory.
+// Mode says what happens to writes below a mounted directory.
 type Mode int
 
 // The modes of a mount.
@@ -41,31 +41,34 @@ type Mount struct {
 	Mode   Mode
 }
 
-// Options say what to run, and what it has.
+// Options describe the script and its machine.
 type Options struct {
-	// Script is what to run. With neither it nor File the script comes from In, or is a session on the terminal.
+	// Script is the script to run. Without it and File, the script comes from In, or there is a
+	// session on the terminal.
 	Script string
 	File   string   // of the host: a script
 	Args   []string // $1 and so on
 	Mounts []Mount
-	Dir    string   // absolute, in the machine; "" is the first mount's target, or the home directory
+	Dir    string   // absolute, in the machine; "" is the first mount's target or the home
 	Env    []string // NAME=value, on top of the machine's own
 
 	In       *os.File
 	Out, Err io.Writer
 
-	// Policy is what may be reached; nil is nothing. Table is a file of a made-up internet, for tests.
+	// Policy is the machine's network policy; nil allows nothing. Table is a file with an
+	// artificial internet, for tests.
 	Policy *carrel.Policy
 	Table  string
 
 	Limits interp.Limits
-	DiskMB int     // what may be written in memory; 0 is no limit
+	DiskMB int     // most that may be written in memory; 0 is no limit
 	Seed   *uint64 // makes it deterministic, see interp.Config
-	// Servers are command lines that start MCP servers on this host. Their tools are programs of the machine, and go before
-	// its own. Rules is a file that says what they may be called with; "" allows every call.
+	// Servers are command lines that start MCP servers on this host. Their tools are programs of
+	// the machine and win over its own programs. Rules is a file with rules for their calls; ""
+	// allows every call.
 	Servers []string
 	Rules   string
-	// Denied, if given, is told what the policy refused.
+	// Denied, if given, is called with each refusal of the policy.
 	Denied func(carrel.Decision)
 }
 
@@ -76,7 +79,8 @@ const (
 	home     = "/home/" + userName
 )
 
-// Run runs it and returns the exit status. Errors are those of what was asked for: Invalid, NotFound, Unsupported.
+// Run runs the script or session and returns the exit status. Errors are about the Options:
+// Invalid, NotFound, Unsupported.
 func Run(ctx context.Context, o Options) (status int, err error) {
 	var undo cleanup.Stack
 	defer undo.Run()
@@ -107,7 +111,7 @@ func Run(ctx context.Context, o Options) (status int, err error) {
 	return o.run(ctx, m, env)
 }
 
-// disk makes the machine's disk, with files for the programs that it has besides its own.
+// disk makes the machine's disk, with files for its additional programs.
 func (o Options) disk(programs []string, undo *cleanup.Stack) (*vfs.FS, error) {
 	fail := func(kind carrel.Kind, field string, err error) (*vfs.FS, error) {
 		return nil, &carrel.Error{Op: "make the machine", Kind: kind, Field: field, Err: err}
@@ -120,7 +124,7 @@ func (o Options) disk(programs []string, undo *cleanup.Stack) (*vfs.FS, error) {
 	if err := interp.AddUser(empty, userName, userID); err != nil {
 		return fail(carrel.Internal, "", err)
 	}
-	disk := empty.Clone(vfs.Options{Quota: int64(o.DiskMB) << 20}) // what it begins with is not counted
+	disk := empty.Clone(vfs.Options{Quota: int64(o.DiskMB) << 20}) // its first contents do not count
 	for _, at := range o.Mounts {
 		if !strings.HasPrefix(at.Target, "/") {
 			return fail(carrel.Invalid, "mount", fmt.Errorf("%q is not an absolute path", at.Target))
@@ -145,7 +149,7 @@ func (o Options) disk(programs []string, undo *cleanup.Stack) (*vfs.FS, error) {
 			}
 			source, closer = s, s
 		}
-		undo.Add(func() { _ = closer.Close() }) // it was read, or what was written is written
+		undo.Add(func() { _ = closer.Close() }) // reads and writes are finished; the error does not matter
 		if err := disk.Mount(at.Target, source, options); err != nil {
 			return fail(carrel.Invalid, "mount", err)
 		}
@@ -153,7 +157,7 @@ func (o Options) disk(programs []string, undo *cleanup.Stack) (*vfs.FS, error) {
 	return disk, nil
 }
 
-// kindOf is the kind of an error of opening a directory.
+// kindOf returns the kind of an error from opening a directory.
 func kindOf(err error) carrel.Kind {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -164,7 +168,7 @@ func kindOf(err error) carrel.Kind {
 	return carrel.Invalid
 }
 
-// spec is what the machine is to start.
+// spec returns the first process of the machine.
 func (o Options) spec(env []string) (interp.Spec, error) {
 	s := interp.Spec{Path: "bash", Dir: o.Dir, UID: userID, GID: userID,
 		Env: append([]string{"HOME=" + home, "USER=" + userName, "LOGNAME=" + userName, "SHELL=/bin/bash", "LANG=C.UTF-8",
@@ -190,7 +194,7 @@ func (o Options) spec(env []string) (interp.Spec, error) {
 	return s, nil
 }
 
-// run starts the shell and carries its streams.
+// run starts the shell and copies its streams.
 func (o Options) run(ctx context.Context, m *interp.Machine, env []string) (int, error) {
 	s, err := o.spec(env)
 	if err != nil {
@@ -206,14 +210,14 @@ func (o Options) run(ctx context.Context, m *interp.Machine, env []string) (int,
 	} else {
 		in := interp.NewPipe()
 		s.Stdin, s.Out, s.Err = in, interp.NewPipe(), interp.NewPipe()
-		go func() { // it ends with the process, or with the input
+		go func() { // ends with the process or the input
 			_, _ = io.Copy(in, o.In)
 			in.CloseWrite()
 		}()
 		for pipe, to := range map[*interp.Pipe]io.Writer{s.Out: o.Out, s.Err: o.Err} {
 			out.Go(func() {
 				if _, err := io.Copy(to, pipe); err != nil {
-					pipe.CloseRead() // nobody reads: a broken pipe inside
+					pipe.CloseRead() // nobody reads, so a writer inside gets a broken pipe
 				}
 			})
 		}
@@ -232,7 +236,7 @@ func (o Options) run(ctx context.Context, m *interp.Machine, env []string) (int,
 	go func() { out.Wait(); close(drained) }()
 	select {
 	case <-drained:
-	case <-time.After(100 * time.Millisecond): // background jobs hold the streams: they end with the machine
+	case <-time.After(100 * time.Millisecond): // background jobs hold the streams and end with the machine
 		m.Close()
 		<-drained
 	}
@@ -258,7 +262,7 @@ func (o Options) terminal(ctx context.Context, m *interp.Machine, s *interp.Spec
 	s.Env = append(s.Env, "TERM="+os.Getenv("TERM"))
 	ctx, stop := context.WithCancel(ctx)
 	go func() {
-		tick := time.NewTicker(300 * time.Millisecond) // a window changes size by hand; SIGWINCH is not everywhere
+		tick := time.NewTicker(300 * time.Millisecond) // not every system has SIGWINCH; a person changes the size
 		defer tick.Stop()
 		for {
 			select {

@@ -16,13 +16,13 @@ import (
 	"github.com/carrel-dev/carrel/shell/outside"
 )
 
-// way is the machine's way out: the wire that boxes have, with a stack of its own at the other end.
+// way is the machine's network: a box's wire, with a network stack of its own at the other end.
 type way struct {
 	*outside.HTTP
 	undo cleanup.Stack
 }
 
-// wayOut makes the way out, and the variables with placeholders in place of secrets.
+// wayOut makes the network, and the variables that hold placeholders for secrets.
 func wayOut(o Options) (*way, []string, error) {
 	fail := func(err error) (*way, []string, error) {
 		return nil, nil, &carrel.Error{Op: "make the way out", Kind: carrel.Internal, Err: err}
@@ -62,7 +62,8 @@ func wayOut(o Options) (*way, []string, error) {
 	return w, env, nil
 }
 
-// roots are what the machine's programs trust: what this host does, and the wire's own authority.
+// roots returns the certificates that the machine's programs trust: this host's, and the wire's own
+// authority.
 func roots(o Options, authority []byte) *x509.CertPool {
 	pool, err := x509.SystemCertPool()
 	if err != nil {

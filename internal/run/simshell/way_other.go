@@ -9,7 +9,7 @@ import (
 	"github.com/carrel-dev/carrel/shell/outside"
 )
 
-// way is the machine's way out, which there is on Linux only.
+// way is the machine's network. It exists only on Linux.
 type way struct{ *outside.HTTP }
 
 // Close ends it.

@@ -27,11 +27,11 @@ type box struct {
 	stop  context.CancelFunc // ends the goroutines
 	wg    sync.WaitGroup
 	mu    sync.Mutex
-	heard int64             // the last decision that was told
-	ended chan carrel.Event // the sandbox's end, before it was asked to
+	heard int64             // the last decision that was reported
+	ended chan carrel.Event // an end of the sandbox that we did not ask for
 }
 
-// lifetime is how long a sandbox lives unless it is asked to live on; renewal is how often it is asked.
+// lifetime is a sandbox's timeout. Every renewal, the runner extends it.
 const (
 	lifetime = 24 * time.Hour
 	renewal  = time.Hour
@@ -74,7 +74,8 @@ func openBox(ctx context.Context, r Request, st *state) (_ *box, err error) {
 	return b, b.makeDirs(ctx)
 }
 
-// makeDirs makes the working directory and the home that the environment names, and gives them to the command's user.
+// makeDirs makes the working directory, and the home in the environment, and gives them to the
+// command's user.
 func (b *box) makeDirs(ctx context.Context) error {
 	dirs := []string{b.req.Dir}
 	if home := b.req.environment()["HOME"]; strings.HasPrefix(home, "/") && home != "/" {
@@ -88,7 +89,7 @@ func (b *box) makeDirs(ctx context.Context) error {
 	return nil
 }
 
-// inside runs a program of ours in the sandbox; it must succeed.
+// inside runs a program of ours in the sandbox. It must succeed.
 func (b *box) inside(ctx context.Context, what string, cmd carrel.Command) (*carrel.Result, error) {
 	cmd.Dir = "/"
 	res, err := b.comp.Run(ctx, cmd)
@@ -132,7 +133,7 @@ func (b *box) mourn(ctx context.Context) {
 	}
 }
 
-// listen tells what the network refused: as it happens, or what is left to tell.
+// listen reports the network's refusals: as they happen, or those that are left to report.
 func (b *box) listen(ctx context.Context, follow bool) {
 	refused := false
 	b.mu.Lock()

@@ -10,17 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// input is the command's standard input. Of a file it reads only while the command runs: a key that
-// is pressed afterwards belongs to whoever reads the terminal next.
+// input is the command's standard input. It reads from a file only while the command runs, because
+// keys pressed later belong to the next reader of the terminal.
 type input struct {
 	r      io.Reader
 	file   *os.File
-	wake   *os.File // readable end of a pipe that Close closes
+	wake   *os.File // the readable end of a pipe; Close closes it
 	closer *os.File
 	once   sync.Once
 }
 
-// newInput is the input of a request, nil for none.
+// newInput returns the input of a request, nil for none.
 func newInput(r *Request) *input {
 	in := &input{r: r.Stdin}
 	in.file, _ = r.Stdin.(*os.File)
@@ -33,7 +33,7 @@ func newInput(r *Request) *input {
 	if in.file != nil {
 		var err error
 		if in.wake, in.closer, err = os.Pipe(); err != nil {
-			in.file = nil // then it blocks for as long as it does
+			in.file = nil // reads of this file can't be interrupted
 		}
 	}
 	return in

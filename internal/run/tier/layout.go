@@ -21,7 +21,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/overlay"
 )
 
-// layout makes an upper layer of what changed inside.
+// layout makes an upper layer from the changes inside.
 type layout struct {
 	src           *source
 	before, after map[string]meta
@@ -57,13 +57,13 @@ func (l *layout) fill(ctx context.Context, c carrier) (err error) {
 	return l.modes()
 }
 
-// changed reports whether a path is not as it was.
+// changed reports whether a path has changed.
 func (l *layout) changed(name string, m meta) bool {
 	old, ok := l.before[name]
 	return !ok || old != m
 }
 
-// skip leaves a path out, for good.
+// skip leaves a path out and records that.
 func (l *layout) skip(name string, k overlay.Kind, m meta, rule string) {
 	l.dropped[name] = true
 	l.skipped = append(l.skipped, overlay.Skipped{Change: overlay.Change{Path: name, Kind: k, Mode: fs.FileMode(m.perm & 0o777)}, Rule: rule})
@@ -91,7 +91,7 @@ func (l *layout) came() ([]string, error) {
 			l.skip(name, kind, m, "holds "+l.src.hidden[name]+", which was left out of the copy")
 		case len(l.done)+len(fetch) >= l.limits.files:
 			l.skip(name, kind, m, fmt.Sprintf("more than %d files changed", l.limits.files))
-		case !l.reached(name): // what lists the files lies: nothing can be below a link or file
+		case !l.reached(name): // the listing lies: nothing can be below a link or file
 			l.skip(name, kind, m, "is below something that is no directory")
 		case m.typ == 'd':
 			if err := l.root.MkdirAll(name, 0o700); err != nil {
@@ -105,7 +105,7 @@ func (l *layout) came() ([]string, error) {
 }
 
 // reached reports whether everything above name is a directory. So nothing is ever written through
-// a link that came from inside, which would get around the judgement of its name.
+// a link from inside, which would avoid the check of its name.
 func (l *layout) reached(name string) bool {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if l.after[dir].typ != 'd' || l.dropped[dir] {
@@ -125,7 +125,7 @@ func (l *layout) put(it item, r io.Reader) error {
 	switch {
 	case it.isLnk:
 		return l.root.Symlink(it.link, it.name)
-	case r != nil && it.link != "": // a second name of a file that came before
+	case r != nil && it.link != "": // another name of an earlier file
 		if !l.done[it.link] || !local(it.link) {
 			return nil
 		}
@@ -154,9 +154,9 @@ func (l *layout) put(it item, r io.Reader) error {
 	return f.Close()
 }
 
-// went marks what is no more. A directory that holds something which was left out of the copy stays, and so does that.
+// went marks removed paths. If a directory holds something that was not copied in, both stay.
 func (l *layout) went() error {
-	whole := map[string]bool{} // directories that are gone with all in them
+	whole := map[string]bool{} // directories that are gone completely
 	for _, name := range slices.Sorted(maps.Keys(l.before)) {
 		old := l.before[name]
 		now, still := l.after[name]
@@ -198,7 +198,8 @@ func above(set map[string]bool, name string) bool {
 	return false
 }
 
-// modes gives everything in the layer the permissions it has inside; those that were not changed there are the real ones.
+// modes sets the permissions of everything in the layer to those inside. For unchanged files these
+// are the real ones.
 func (l *layout) modes() error {
 	var names []string
 	err := filepath.WalkDir(l.dir, func(p string, d fs.DirEntry, err error) error {
@@ -226,7 +227,8 @@ func (l *layout) modes() error {
 		} else if info != nil {
 			mode |= m.perm & unixMode(info.Mode()) & (unix.S_ISUID | unix.S_ISGID)
 		}
-		// Nothing but this process writes to the layer, and no link is followed: the walk saw what it is.
+		// Only this process writes to the layer, and no link is followed: the walk has checked the
+		// type.
 		if err := unix.Fchmodat(unix.AT_FDCWD, filepath.Join(l.dir, name), mode, 0); err != nil {
 			return err
 		}
@@ -234,7 +236,7 @@ func (l *layout) modes() error {
 	return nil
 }
 
-// unixMode is a mode in the system's terms.
+// unixMode returns a mode in the system's form.
 func unixMode(m fs.FileMode) uint32 {
 	mode := uint32(m.Perm())
 	for _, b := range []struct {
@@ -248,7 +250,7 @@ func unixMode(m fs.FileMode) uint32 {
 	return mode
 }
 
-// copySparse copies, and leaves out what is zero.
+// copySparse copies, and turns zeros into holes.
 func copySparse(f *os.File, r io.Reader) (int64, error) {
 	var n int64
 	buf, zero := make([]byte, 64<<10), make([]byte, 64<<10)

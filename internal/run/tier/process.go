@@ -18,7 +18,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// command is what runs: in the simulated machine always a command line.
+// command returns the command to run. In the simulated machine it is always a command line.
 func (b *box) command() carrel.Command {
 	args := b.req.Args
 	if b.req.Tier == carrel.Sim {
@@ -55,7 +55,7 @@ func (b *box) run(ctx context.Context) (res Result, err error) {
 	began := time.Now()
 	p, err := b.comp.Start(ctx, cmd)
 	if carrel.KindOf(err) == carrel.Invalid {
-		// It can't be executed. A shell says so in its words, and with the status that everybody knows.
+		// It can't be executed. Let a shell report that, with its usual text and status.
 		cmd.Args = append([]string{"/bin/sh", "-c", `exec "$@"`, "carrel"}, cmd.Args...)
 		p, err = b.comp.Start(ctx, cmd)
 	}
@@ -86,7 +86,7 @@ func (b *box) run(ctx context.Context) (res Result, err error) {
 	return Result{Signal: signalOf(got.Status)}, nil
 }
 
-// died says why the sandbox ended under the command, if it did.
+// died returns the reason why the sandbox ended during the command, if it did.
 func (b *box) died(err error) (Result, error) {
 	select {
 	case e := <-b.ended:
@@ -102,7 +102,7 @@ func (b *box) died(err error) (Result, error) {
 	}
 }
 
-// endTime is how long the reason of a sandbox's end may take.
+// endTime bounds the wait for the reason of a sandbox's end.
 const endTime = 5 * time.Second
 
 // signalOf finds the signal in "signal: killed".
@@ -132,7 +132,8 @@ func (b *box) forward(ctx context.Context, p carrel.Process, done <-chan struct{
 	}
 }
 
-// signal passes one signal on. The guest sends SIGTERM and SIGKILL; for others a kill is run inside.
+// signal passes one signal on. The guest can send SIGTERM and SIGKILL; for others it runs kill
+// inside.
 func (b *box) signal(ctx context.Context, p carrel.Process, s os.Signal) error {
 	sig, ok := s.(syscall.Signal)
 	switch {
@@ -154,7 +155,7 @@ func (b *box) signal(ctx context.Context, p carrel.Process, s os.Signal) error {
 	if name == "" {
 		return errors.New("it has no name")
 	}
-	// To the whole group, as a terminal would: the command is the leader of its own.
+	// Signal the whole group, as a terminal would: the command leads its own group.
 	pid := strconv.Itoa(p.PID())
 	script := "kill -s " + name + " -- -" + pid + " 2>/dev/null || kill -s " + name + " " + pid
 	res, err := b.comp.Run(ctx, carrel.Command{Args: []string{"/bin/bash", "-c", script}, User: "root", Dir: "/"})
@@ -164,7 +165,8 @@ func (b *box) signal(ctx context.Context, p carrel.Process, s os.Signal) error {
 	return err
 }
 
-// rawTerminal switches the caller's terminal to raw mode: the one inside does the rest.
+// rawTerminal switches the caller's terminal to raw mode, because the terminal inside does the
+// rest.
 func rawTerminal(t *os.File) (size carrel.Size, restore func(), err error) {
 	if size, err = sizeOf(t); err != nil {
 		return size, nil, fmt.Errorf("terminal: %w", err)
@@ -176,7 +178,7 @@ func rawTerminal(t *os.File) (size carrel.Size, restore func(), err error) {
 	return size, func() { _ = term.Restore(int(t.Fd()), old) }, nil
 }
 
-// sizeOf is a terminal's size; one that does not know has the usual.
+// sizeOf returns a terminal's size. If the terminal does not know it, it returns the usual size.
 func sizeOf(t *os.File) (carrel.Size, error) {
 	w, h, err := term.GetSize(int(t.Fd()))
 	if err != nil {

@@ -17,33 +17,34 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// carrier moves the working directory in and out of a sandbox.
+// carrier moves the working directory into and out of a sandbox.
 type carrier interface {
 	// load copies src in.
 	load(ctx context.Context, src *source) error
-	// look lists what is there, by relative path.
+	// look lists the directory inside, by relative path.
 	look(ctx context.Context) (map[string]meta, error)
-	// fetch gives the named files and links to put, in any order; what has gone is left out.
+	// fetch passes the named files and links to put, in any order. It leaves out those that are
+	// gone.
 	fetch(ctx context.Context, names []string, put func(item, io.Reader) error) error
 }
 
-// meta is what is known of a path inside.
+// meta is the known state of a path inside.
 type meta struct {
-	typ  byte // as of find: f, d, l, or another
+	typ  byte // as find prints it: f, d, l, or another
 	perm uint32
-	sign string // differs when the content may differ
+	sign string // differs if the content may differ
 }
 
-// item is one file or link that comes out.
+// item is one file or link from inside.
 type item struct {
 	name  string
-	link  string // target of a symbolic link, when isLink
+	link  string // target of a symbolic link, if isLink
 	isLnk bool
 	size  int64
 	mtime time.Time
 }
 
-// carrier is the way for the sandbox's tier.
+// carrier returns the carrier for the sandbox's tier.
 func (b *box) carrier(src *source) carrier {
 	if b.req.Tier == carrel.Sim {
 		return &simCarrier{b: b, dir: src.dir}
@@ -51,7 +52,7 @@ func (b *box) carrier(src *source) carrier {
 	return &realCarrier{b: b, dir: src.dir}
 }
 
-// realCarrier uses tar and find, which the sandbox has from this machine.
+// realCarrier uses the sandbox's tar and find, which come from this machine.
 type realCarrier struct {
 	b   *box
 	dir string
@@ -85,14 +86,14 @@ func (c *realCarrier) load(ctx context.Context, src *source) error {
 	return nil
 }
 
-// maxListing bounds what the listing of a directory may take.
+// maxListing bounds the listing of a directory, in bytes.
 const maxListing = 256 << 20
 
-// bounded is a buffer that takes so much and no more.
+// bounded is a buffer with a maximum size.
 type bounded struct {
 	bytes.Buffer
 	max  int
-	full context.CancelCauseFunc // is called when it takes no more
+	full context.CancelCauseFunc // called when the buffer is full
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
@@ -108,7 +109,8 @@ func (c *realCarrier) look(ctx context.Context) (map[string]meta, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	out := &bounded{max: maxListing, full: cancel}
-	// The root's own name would be in the way of the listing's, and its link is not to be followed.
+	// Don't list the root itself: its name would disturb the listing, and its link must not be
+	// followed.
 	_, err := c.b.inside(ctx, "list files", carrel.Command{User: "root", Stdout: out,
 		Args: []string{"find", c.dir, "-mindepth", "1", "-printf", `%y %m %s:%T@:%C@ %P\0`}})
 	if err != nil {
@@ -133,7 +135,7 @@ func (c *realCarrier) look(ctx context.Context) (map[string]meta, error) {
 	return files, nil
 }
 
-// local reports whether a name that came from inside is a path below the directory, in its simplest form.
+// local reports whether a name from inside is a path below the directory, in its simplest form.
 func local(name string) bool {
 	return name != "" && name[0] != '/' && path.Clean(name) == name && name != "." && name != ".." &&
 		!strings.HasPrefix(name, "../") && len(name) < 4096 && strings.IndexByte(name, 0) < 0
@@ -170,16 +172,17 @@ func (c *realCarrier) fetch(ctx context.Context, names []string, put func(item, 
 	if err != nil {
 		return err
 	}
-	if res.ExitCode > 1 && len(wanted) == len(names) { // 1 is "changed while it was read", and nothing came at all is worse
+	if res.ExitCode > 1 && len(wanted) == len(names) { // 1 means "changed while it was read"; no file at all is worse
 		return fmt.Errorf("tar in the sandbox: %s: %q", res.Status, strings.TrimSpace(string(res.Stderr)))
 	}
 	return nil
 }
 
-// errStopped is what a writer gets that goes on after the archive's end.
+// errStopped is the error for a writer that writes on after the archive's end.
 var errStopped = errors.New("the archive has ended")
 
-// unpack reads an archive that a hostile program may have written: only what is wanted is taken, each once.
+// unpack reads an archive that a hostile program may have written. It takes only the wanted files,
+// each once.
 func unpack(r io.Reader, wanted map[string]bool, put func(item, io.Reader) error) error {
 	tr := tar.NewReader(r)
 	for {

@@ -25,13 +25,13 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// source is the working directory as it was at the start.
+// source is the working directory at the start of the run.
 type source struct {
 	dir    string
-	order  []string               // paths relative to dir, directories before what is in them
+	order  []string               // paths relative to dir, directories before their contents
 	infos  map[string]fs.FileInfo // of those that are copied
 	left   map[string]string      // those that are not, and why
-	hidden map[string]string      // directories that hold one of left, and which
+	hidden map[string]string      // directories with a path of left in them, and that path
 	bytes  int64                  // of the files
 	copied atomic.Int64           // of these
 	sizes  map[string]*limits     // what the entries of dir hold
@@ -50,11 +50,11 @@ func size(n int64) string {
 	return fmt.Sprintf("%d MiB", (n+1<<19)>>20)
 }
 
-// info is the state of a path at the start, for overlay.Options.Base. Of what was left out nothing is
-// known, but nothing is carried back to it either.
+// info returns the state of a path at the start, for overlay.Options.Base. It knows nothing of
+// paths that were left out, but nothing is carried back to those either.
 func (s *source) info(p string) (fs.FileInfo, bool) { i, ok := s.infos[p]; return i, ok }
 
-// scan walks the working directory, follows no link, and refuses what is too large.
+// scan walks the working directory. It follows no link, and refuses a directory that is too large.
 func scan(ctx context.Context, r Request, p *progress) (*source, error) {
 	s := &source{dir: r.Dir, infos: map[string]fs.FileInfo{}, left: map[string]string{}, hidden: map[string]string{}, sizes: map[string]*limits{}}
 	var seen atomic.Int64
@@ -161,7 +161,7 @@ func (s *source) tooMuch(r Request, limit limits) error {
 		Hint: "the largest in it: " + strings.Join(names, ", ") + ". Leave out what it does not need (--no-read NAME), run it in a smaller directory, raise the limit (--copy-max SIZE), or use --tier ns"}
 }
 
-// leave notes that a path was not copied, and what holds it.
+// leave records that a path was not copied, and the directories around it.
 func (s *source) leave(rel, why string) {
 	s.left[rel] = why
 	for dir := filepath.Dir(rel); dir != "."; dir = filepath.Dir(dir) {
@@ -204,9 +204,9 @@ func kindOf(m fs.FileMode) string {
 	return "device"
 }
 
-// pack writes the copy as an archive whose names begin at the working directory.
+// pack writes the copy as an archive with names relative to the working directory.
 func (s *source) pack(ctx context.Context, w io.Writer) error {
-	buf := bufio.NewWriterSize(w, 64<<10) // what is written at once becomes one message
+	buf := bufio.NewWriterSize(w, 64<<10) // each write becomes one message
 	tw := tar.NewWriter(buf)
 	for _, rel := range s.order {
 		if ctx.Err() != nil {
@@ -219,7 +219,7 @@ func (s *source) pack(ctx context.Context, w io.Writer) error {
 	return errors.Join(tw.Close(), buf.Flush())
 }
 
-// packOne writes one entry. It is what scan saw, or an error.
+// packOne writes one entry as scan saw it, or returns an error.
 func (s *source) packOne(tw *tar.Writer, rel string) error {
 	info := s.infos[rel]
 	h := &tar.Header{Name: "./" + rel, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(), Format: tar.FormatPAX}
@@ -251,7 +251,7 @@ func (s *source) packOne(tw *tar.Writer, rel string) error {
 	return nil
 }
 
-// open opens a file that scan saw, and no other that took its place.
+// open opens a file that scan saw. It refuses another file in its place.
 func (s *source) open(rel string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(s.dir, rel), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {

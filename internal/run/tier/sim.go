@@ -15,13 +15,13 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// simCarrier uses the guest's own files: the simulated machine has no tar.
+// simCarrier uses the guest's file calls, because the simulated machine has no tar.
 type simCarrier struct {
 	b   *box
 	dir string
 }
 
-// workers is how many files are on their way at once, batch how many names one shell gets.
+// workers is how many files are copied at once. batch is how many names one shell gets.
 const (
 	workers = 8
 	batch   = 100
@@ -72,7 +72,7 @@ func (c *simCarrier) load(ctx context.Context, src *source) error {
 	if err := c.each(ctx, `ln -s -- "$1" "$2"`, links); err != nil {
 		return err
 	}
-	for mode, names := range modes { // last: a directory without permissions takes nothing more
+	for mode, names := range modes { // last, because a directory without permissions takes no more files
 		var groups [][]string
 		for i := len(names); i > 0; i-- { // what is in it before it
 			groups = append(groups, []string{fmt.Sprintf("%o", mode), names[i-1]})
@@ -84,7 +84,7 @@ func (c *simCarrier) load(ctx context.Context, src *source) error {
 	return nil
 }
 
-// each runs a line of shell for each group of arguments, many in one shell.
+// each runs a shell line for each group of arguments, many groups in one shell.
 func (c *simCarrier) each(ctx context.Context, line string, groups [][]string) error {
 	for len(groups) > 0 {
 		n := min(batch, len(groups))

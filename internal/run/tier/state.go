@@ -16,7 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/overlay"
 )
 
-// prefix is how the directories of this package begin.
+// prefix is the beginning of the names of this package's directories.
 const prefix = "carrel-run-"
 
 // state is the temporary directory of one run.
@@ -26,7 +26,7 @@ type state struct {
 	watch *watcher // of a tier with processes
 }
 
-// newState makes one, after it removed those whose owners were killed.
+// newState makes a state. First it removes the states of owners that were killed.
 func newState(ctx context.Context, r Request) (*state, error) {
 	sweep(ctx)
 	dir, err := os.MkdirTemp("", prefix)
@@ -51,7 +51,8 @@ func newState(ctx context.Context, r Request) (*state, error) {
 	return s, nil
 }
 
-// sweep removes what killed runs of this user left. A directory without a lock is one that is being made.
+// sweep removes the directories that killed runs of this user left. A directory without a lock is
+// just being made.
 func sweep(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reapTime)
 	defer cancel()
@@ -72,10 +73,10 @@ func sweep(ctx context.Context) {
 	}
 }
 
-// upper is where the changes are laid out.
+// upper returns the directory for the changes.
 func (s *state) upper() string { return filepath.Join(s.dir, "upper") }
 
-// keepUpper moves the changes to a directory of their own.
+// keepUpper moves the changes to a separate directory.
 func (s *state) keepUpper() (string, error) {
 	dir, err := os.MkdirTemp("", "carrel-changes-")
 	if err != nil {
@@ -90,14 +91,15 @@ func (s *state) remove() error {
 	if s.lock != nil {
 		_ = s.lock.Close()
 	}
-	s.watch.Close() // last: if this is interrupted, it goes on with it
+	s.watch.Close() // last: after an interruption the watcher continues
 	return err
 }
 
-// tempMu is held while TMPDIR is another: the environment is the process's.
+// tempMu is held while TMPDIR has another value, because the whole process has one environment.
 var tempMu sync.Mutex
 
-// within calls f with TMPDIR set to the state's directory, so that what it makes goes with it.
+// within calls f with TMPDIR set to the state's directory, so that f's temporary files are removed
+// with the state.
 func (s *state) within(f func() error) error {
 	tempMu.Lock()
 	defer tempMu.Unlock()

@@ -1,31 +1,35 @@
 //go:build linux
 
-// Package tier runs one command for "carrel run" in a sandbox of another tier than ns: behind gVisor's kernel, or
-// in the simulated machine, in this very process.
+// Package tier runs one command for "carrel run" in a sandbox of another tier than ns: with
+// gVisor's kernel, or in the simulated machine, in this process.
 //
 // # The story
 //
-// There is no daemon. [Run] opens a private service ([carrel.Open]) whose whole state lies in one temporary directory, makes
-// one sandbox, and copies the working directory in, to the same absolute path. The command runs there with the environment that it is
-// given; standard input and output, signals and the terminal pass through. At the end what it changed in that
-// directory is laid out as the upper layer of an overlay, and carried out on the real directory with the rules of package overlay:
-// protected names are skipped, and a file that somebody else changed meanwhile is a conflict.
+// There is no daemon. [Run] opens a private service ([carrel.Open]) whose whole state is in one
+// temporary directory. It makes one sandbox, and copies the working directory into it, to the same
+// absolute path. The command runs there with the given environment; standard input and output,
+// signals and the terminal pass through. At the end, its changes to that directory become the upper
+// layer of an overlay, and are carried out on the real directory with the rules of package overlay:
+// protected names are skipped, and a file that somebody else changed in that time is a conflict.
 //
-// In the gvisor tier the command finds this machine's programs (the built-in template "base") and is root if the caller is, else the
-// user "user". In the sim tier it is a command line of the simulated shell: one argument is a line as it is, several are words.
+// In the gvisor tier the command finds this machine's programs (the built-in template "base"). It
+// is root if the caller is root, else the user "user". In the sim tier it is a command line of the
+// simulated shell: one argument is a complete line, several are words.
 //
 // # What is left
 //
-// The directory "carrel-run-…" below the directory for temporary files is removed when Run returns. After a kill -9 a second process
-// ([Parts]) ends the sandbox and removes the directory. If that was killed too, the next Run of the same user does it: the
-// directory holds a file that is locked for as long as its owner lives.
+// Run removes the directory "carrel-run-…" below the directory for temporary files before it
+// returns. After a kill -9 a second process ([Parts]) ends the sandbox and removes the directory.
+// If that process was killed too, the next Run of the same user does it: the directory holds a file
+// that is locked as long as its owner lives.
 //
 // # Threat
 //
-// The command is hostile and may be root inside. It can replace the programs there that list and pack the directory,
-// so what comes back is believed only so far: names are checked, only what was asked for is taken, sizes are bounded, and nothing is written
-// outside of a directory of our own before package overlay has judged it. What was left out of the copy (secrets, sockets, what can't be
-// read) can't be changed or removed by way of its name either.
+// The command is hostile and may be root inside. It can replace the programs there that list and
+// pack the directory. So the results are not simply trusted: names are checked, only requested
+// files are taken, sizes are bounded, and nothing is written outside of our own directory before
+// package overlay has judged it. Paths that were not copied in (secrets, sockets, unreadable files)
+// can't be changed or removed by using their names either.
 package tier
 
 import (
@@ -46,21 +50,24 @@ import (
 // Request is one command.
 type Request struct {
 	Tier      carrel.Tier // GVisor or Sim
-	Dir       string      // working directory outside, absolute
+	Dir       string      // absolute working directory outside
 	Args, Env []string
-	// Stdin nil is none; it is not used with a Terminal.
+	// Stdin nil means none. It is not used with a Terminal.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// Terminal is the caller's: the command gets one of its own that stands for it. Nil is none.
+	// Terminal is the caller's terminal. The command gets a terminal of its own in its place. Nil
+	// is none.
 	Terminal *os.File
 	Network  carrel.Network
 	CPUs     float64
 	MemoryMB int
 	Pids     int
 	Timeout  time.Duration // of the command; 0 is none
-	// Readable reports whether a file or directory, an absolute path, goes into the copy. Nil is everything.
+	// Readable reports whether a file or directory, given as an absolute path, is copied in. Nil
+	// copies everything.
 	Readable func(path string) bool
-	// Protected reports whether an absolute path must not be changed outside, and the rule that says so.
+	// Protected reports whether an absolute path must not be changed outside. It also returns the
+	// rule.
 	Protected func(path string) (rule string, yes bool)
 	// KeepChanges leaves the changes in Result.Upper instead of carrying them back.
 	KeepChanges bool
@@ -72,15 +79,17 @@ type Request struct {
 	Signals  <-chan os.Signal      // passed on to the command; window changes adjust its terminal
 }
 
-// Result is how it ended. With an error of kind Conflict, Exhausted or Forbidden from carrying the changes back it is whole, and Upper holds the changes.
+// Result is the result of a run. If carrying the changes back fails with kind Conflict, Exhausted
+// or Forbidden, the Result is complete, and Upper holds the changes.
 type Result struct {
 	Code   int // when Signal is 0
 	Signal syscall.Signal
 	Limit  string // "timeout" if that ended it
-	// Changes are all that differs, Skipped those of them, and others, that are not carried over.
+	// Changes are all differences. Skipped are those, and others, that are not carried back.
 	Changes []overlay.Change
 	Skipped []overlay.Skipped
-	// Upper is an upper layer over Dir with the changes: a directory that the caller removes (overlay.Remove). "" if they were carried back.
+	// Upper is an upper layer over Dir with the changes, a directory that the caller removes
+	// (overlay.Remove). It is "" if the changes were carried back.
 	Upper string
 }
 
@@ -106,10 +115,10 @@ func (r *Request) limits() limits {
 	return l
 }
 
-// outTime bounds the copying back: the command may have replaced what does it.
+// outTime bounds the copying back, because the command may have replaced the tools for it.
 const outTime = 10 * time.Minute
 
-// Run runs a command and returns when it has ended and nothing of its sandbox is left.
+// Run runs a command. It returns when the command has ended and nothing of its sandbox is left.
 func Run(ctx context.Context, r Request) (res Result, err error) {
 	if err := r.check(); err != nil {
 		return res, err
@@ -182,7 +191,7 @@ func (r *Request) carry(ctx context.Context, st *state, out *layout, res *Result
 	return err
 }
 
-// check refuses what can't be run, and resolves Dir.
+// check refuses requests that can't be run, and resolves Dir.
 func (r *Request) check() error {
 	const op = "run"
 	if _, ok := tierLimits[r.Tier]; !ok {
@@ -214,14 +223,14 @@ func (r *Request) check() error {
 	return nil
 }
 
-// note tells a person something.
+// note passes a message to the person.
 func (r *Request) note(text string) {
 	if r.Note != nil {
 		r.Note(text)
 	}
 }
 
-// environment is Env as a map; of a name that is there twice the last counts.
+// environment returns Env as a map. If a name occurs twice, the last value counts.
 func (r *Request) environment() map[string]string {
 	m := make(map[string]string, len(r.Env))
 	for _, kv := range r.Env {

@@ -28,10 +28,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// stranger is an unprivileged user that nobody is.
+// stranger is the uid of an unprivileged user. No account has it.
 const stranger = 54379
 
-// tiers are those that can be had here.
+// tiers are the available tiers.
 var tiers = []carrel.Tier{carrel.Sim, carrel.GVisor}
 
 func TestMain(m *testing.M) {
@@ -77,13 +77,13 @@ func (w *world) file(name, text string, mode fs.FileMode) {
 	}
 }
 
-// read reads a file of the project; a missing one is "".
+// read reads a file of the project; a missing file is "".
 func (w *world) read(name string) string {
 	text, _ := os.ReadFile(filepath.Join(w.dir, name))
 	return string(text)
 }
 
-// line is a request for a line of shell.
+// line returns a request for a line of shell.
 func (w *world) line(text string) tier.Request {
 	args := []string{text}
 	if w.tier != carrel.Sim {
@@ -93,7 +93,7 @@ func (w *world) line(text string) tier.Request {
 		Note: func(s string) { w.notes = append(w.notes, s) }}
 }
 
-// run runs a request, which must not be an error.
+// run runs a request. It must not return an error.
 func (w *world) run(r tier.Request) (tier.Result, string, string) {
 	w.t.Helper()
 	var out, errs bytes.Buffer
@@ -113,7 +113,7 @@ func (w *world) run(r tier.Request) (tier.Result, string, string) {
 	return res, out.String(), errs.String()
 }
 
-// words are changes as "kind path".
+// words returns changes as "kind path".
 func words(list []overlay.Change) string {
 	var out []string
 	for _, c := range list {
@@ -160,7 +160,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// started writes to a channel when the command says something.
+// started signals on a channel when the command prints something.
 type started struct {
 	once sync.Once
 	c    chan struct{}
@@ -268,14 +268,15 @@ line"; echo data > -dash`
 		if st, err := os.Stat(filepath.Join(w.dir, "kept")); err != nil || st.Mode().Perm() != 0o755 {
 			t.Errorf("%v %v", st.Mode(), err)
 		}
-		// Once more, and nothing changes.
+		// Run it again: nothing changes.
 		if res, _, _ := w.run(w.line("cat edited > /dev/null; touch edited")); len(res.Changes)+len(res.Skipped) != 0 {
 			t.Errorf("%s", words(res.Changes))
 		}
 	})
 }
 
-// TestSecrets are not in the copy, and can be neither replaced nor removed from inside.
+// TestSecrets shows that secrets are not in the copy, and can be neither replaced nor removed from
+// inside.
 func TestSecrets(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		w.file(".env", "TOKEN=secret\n", 0o600)
@@ -379,7 +380,7 @@ func TestKeepChanges(t *testing.T) {
 	})
 }
 
-// TestRefused requests start nothing.
+// TestRefused shows that invalid requests start nothing.
 func TestRefused(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		big := filepath.Join(w.dir, "big")
@@ -421,7 +422,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// TestSpecialFiles stay where they are, on both sides.
+// TestSpecialFiles shows that special files stay where they are, on both sides.
 func TestSpecialFiles(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		if w.tier == carrel.Sim {
@@ -448,7 +449,8 @@ func TestSpecialFiles(t *testing.T) {
 	})
 }
 
-// TestMemory over the limit is an error that says so, where the whole sandbox ends of it.
+// TestMemory shows that use of memory over the limit is an error that says so, in tiers where it
+// ends the whole sandbox.
 func TestMemory(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		r := w.line("head -c 3000m /dev/zero | tail")
@@ -465,7 +467,7 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// TestNames come and go as bytes, or are left alone.
+// TestNames shows that names are copied byte for byte, or not at all.
 func TestNames(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		for _, name := range []string{"bad\xff", "ta\tb", "new\nline", "-rf", `back\slash`, "$(touch x)", "'quote", "\u202e", "*"} {
@@ -488,7 +490,7 @@ func TestNames(t *testing.T) {
 	})
 }
 
-// TestMany is a directory of many files, of which few change.
+// TestMany uses a directory of many files and changes few of them.
 func TestMany(t *testing.T) {
 	if testing.Short() {
 		return
@@ -506,14 +508,15 @@ func TestMany(t *testing.T) {
 	})
 }
 
-// TestHostileTools are what a program leaves that wants out by way of the copying.
+// TestHostileTools replaces the tools inside by hostile ones that try to get out through the
+// copying.
 func TestHostileTools(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		if w.tier == carrel.Sim {
 			return
 		}
 		if os.Geteuid() != 0 {
-			return // not root inside, so the tools stay what they are
+			return // not root inside, so it can't replace the tools
 		}
 		w.file("victim", "old\n", 0o644)
 		secret := filepath.Join(w.tmp, "outside")
@@ -537,7 +540,7 @@ chmod 755 /usr/bin/tar`
 			t.Errorf("%q", got)
 		}
 
-		// A list in which a name is below a link that leads to where a secret lies.
+		// A listing with a name below a link that leads to a secret's directory.
 		w.file("config/.env", "secret\n", 0o600)
 		r := w.line(`set -e; rm /usr/bin/tar /usr/bin/find; cat > /usr/bin/find <<'END'
 #!/bin/bash
@@ -574,7 +577,8 @@ chmod 755 /usr/bin/tar /usr/bin/find`)
 	})
 }
 
-// TestKilled leaves nothing; if its watcher is killed first, a directory, which the next run removes with the sandbox.
+// TestKilled kills a runner; nothing may be left. If its watcher is killed first, a directory is
+// left. The next run removes it together with the sandbox.
 func TestKilled(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		for _, watched := range []bool{true, false} {
@@ -594,7 +598,7 @@ func TestKilled(t *testing.T) {
 	})
 }
 
-// kill starts a runner, kills it, and before that its watcher if it is not to be watched.
+// kill starts a runner and kills it. If watched is false, it kills the runner's watcher first.
 func (w *world) kill(watched bool) (dir string) {
 	w.t.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestVictim$")
@@ -649,7 +653,7 @@ func TestVictim(t *testing.T) {
 	w.run(r)
 }
 
-// mentioning lists the command lines of processes that have a path in theirs.
+// mentioning returns the command lines of processes that contain a path.
 func mentioning(text string) map[int]string {
 	out := map[int]string{}
 	entries, _ := os.ReadDir("/proc")
@@ -662,7 +666,7 @@ func mentioning(text string) map[int]string {
 	return out
 }
 
-// TestNetwork refuses what it is told to, and says so.
+// TestNetwork shows that denied traffic is refused and reported.
 func TestNetwork(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		if w.tier == carrel.Sim {
@@ -685,7 +689,7 @@ func TestNetwork(t *testing.T) {
 	})
 }
 
-// TestAsStranger runs all the others as an unprivileged user.
+// TestAsStranger runs all other tests as an unprivileged user.
 func TestAsStranger(t *testing.T) {
 	if os.Geteuid() != 0 || os.Getenv("TIER_VICTIM") != "" {
 		return
@@ -718,7 +722,7 @@ func TestAsStranger(t *testing.T) {
 	t.Logf("%d passed, %d skipped", strings.Count(string(out), "--- PASS"), strings.Count(string(out), "--- SKIP"))
 }
 
-// BenchmarkTrue is the cost of a sandbox for a command that does nothing, in an empty directory.
+// BenchmarkTrue measures a sandbox for a command that does nothing, in an empty directory.
 func BenchmarkTrue(b *testing.B) {
 	for _, tr := range tiers {
 		b.Run(string(tr), func(b *testing.B) {

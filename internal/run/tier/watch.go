@@ -18,16 +18,17 @@ import (
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
 
-// watcherName is the part of the process that cleans up after a runner that was killed.
+// watcherName is the part that cleans up after a runner that was killed.
 const watcherName = "carrel-run-watch"
 
-// Parts are the parts of this package for reexec.Run. A program without them still cleans up, in its next run.
+// Parts returns the parts of this package for reexec.Run. Without them a program cleans up only in
+// its next run.
 func Parts() reexec.Parts { return reexec.Parts{watcherName: watch} }
 
-// reapTime bounds the cleaning up after another process.
+// reapTime bounds the clean-up after another process.
 const reapTime = time.Minute
 
-// watch waits until its standard input ends. A byte before means that there is nothing to do.
+// watch waits until its standard input ends. If a byte comes before that, there is nothing to do.
 func watch() {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	if len(os.Args) != 2 {
@@ -40,13 +41,14 @@ func watch() {
 	}
 }
 
-// watcher is the runner's end of it.
+// watcher is the runner's end of the watcher process.
 type watcher struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 }
 
-// startWatcher starts a process that removes dir, with the sandbox that has its state there, should this one be killed.
+// startWatcher starts a process. If this process is killed, the new one removes dir, and the
+// sandbox whose state is there.
 func startWatcher(dir string) (*watcher, error) {
 	if !reexec.Ready() {
 		return nil, errors.New("this program can't start itself")
@@ -76,8 +78,8 @@ func (w *watcher) Close() {
 	_ = w.cmd.Wait()
 }
 
-// reap ends what a killed runner left of its sandbox, and removes its directory. The service in the runner has a process of its own
-// that may be doing so at the same time.
+// reap ends what a killed runner left of its sandbox, and removes its directory. The runner's
+// service has its own clean-up process, which may do the same at the same time.
 func reap(ctx context.Context, dir string) error {
 	assembly.ClearEnded(ctx, dir)
 	return overlay.Remove(dir)

@@ -1,8 +1,8 @@
-// Package wired gives the box of "carrel run" its way out: the same wire, with the same policy, that
-// sandboxes of the daemon have, in the process of the runner.
+// Package wired gives the box of "carrel run" its network: the same wire with the same policy as
+// for the daemon's sandboxes, in the runner's process.
 //
-// The secrets that a policy names are variables of the caller's environment. The box does not
-// have them: it gets placeholders, and the wire puts the values into the requests that the policy names.
+// The secrets that a policy names are variables of the caller's environment. The box gets
+// placeholders in their place. The wire puts the values into the requests that the policy names.
 package wired
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// id is the box's on its own wire.
+// id is the box's ID on its own wire.
 const id = carrel.ID("run")
 
 // Parts are the parts of this package for reexec.Run: the process that carries a box's network beside a runner that can't.
@@ -37,7 +37,7 @@ type way struct {
 
 var _ run.Wire = (*way)(nil)
 
-// Open makes the way out for one box.
+// Open makes the network of one box.
 func Open(o run.WireOptions) (run.Wire, error) {
 	compiled, err := policy.Compile(carrel.Network{Policy: &o.Policy})
 	if err != nil {
@@ -46,7 +46,7 @@ func Open(o run.WireOptions) (run.Wire, error) {
 	opts := wire.Options{Egress: func(carrel.ID) *policy.Policy { return compiled }, Audit: o.Decided, Credentials: secrets(o.Lookup)}
 	w := &way{env: compiled.Env()}
 	if compiled.Opens() {
-		// It lives as long as the box: nobody else ever trusts it.
+		// It lives as long as the box, and only the box trusts it.
 		if w.ca, err = pki.New("Carrel run"); err != nil {
 			return nil, err
 		}
@@ -97,14 +97,14 @@ func (s secrets) Secret(_ context.Context, _ carrel.ID, name, _ string) (string,
 	return "", &carrel.Error{Op: "put in secret", Kind: carrel.NotFound, Err: fmt.Errorf("there is no variable %s in the environment of carrel run", name)}
 }
 
-// Token implements wire.Credentials: a box has no identity of its own.
+// Token implements wire.Credentials. A box has no identity, so it has no tokens.
 func (secrets) Token(_ context.Context, _ carrel.ID, name string) (string, error) {
 	return "", &carrel.Error{Op: "put in token", Kind: carrel.NotFound, Err: fmt.Errorf("carrel run has no identity tokens, and so no %q", name),
 		Hint: "identity tokens are for sandboxes of carrel serve"}
 }
 
-// missing names the first secret that the policy puts in and nobody gave: better said now than
-// with the first request.
+// missing returns an error with the first secret that the policy injects and the caller's
+// environment lacks. It is better to report that now than at the first request.
 func missing(p *policy.Policy, lookup func(string) (string, bool)) error {
 	for _, in := range p.Injections() {
 		names := []string{in.Bearer}

@@ -160,8 +160,8 @@ func start(path string, argv []string, attr *Attr) (int, error) {
 	return pid, nil
 }
 
-// clone makes the child and waits until it is the program, or has failed. The result is the
-// kernel's: the child's number, or an error below zero.
+// clone makes the child and waits until the child has become the program, or has failed. It returns
+// the kernel's result: the child's process ID, or a negative error.
 //
 //go:norace
 func clone(o *order) uintptr {
@@ -175,7 +175,7 @@ func clone(o *order) uintptr {
 // cloneOnto returns only in the parent.
 func cloneOnto(args *cloneArgs, size uintptr, o *order) (result uintptr)
 
-// become makes the child the program. It is called on the child's stack and never returns.
+// become turns the child into the program. It runs on the child's stack and never returns.
 //
 //lint:ignore U1000 the assembly calls it
 //go:nosplit
@@ -209,7 +209,7 @@ func become(o *order) {
 	}
 }
 
-// call makes a system call of the child, unless one has failed.
+// call makes a system call in the child, unless an earlier one has failed.
 //
 //go:nosplit
 //go:norace
@@ -220,12 +220,12 @@ func (o *order) call(trap, a1, a2, a3, a4 uintptr) {
 	}
 }
 
-// beforeFork blocks all signals, and growing of the stack.
+// beforeFork blocks all signals, and stops the stack from growing.
 //
 //go:linkname beforeFork syscall.runtime_BeforeFork
 func beforeFork()
 
-// afterFork undoes it, in the parent.
+// afterFork undoes beforeFork, in the parent.
 //
 //go:linkname afterFork syscall.runtime_AfterFork
 func afterFork()

@@ -15,15 +15,15 @@ import (
 	"github.com/carrel-dev/carrel/internal/run"
 )
 
-// Names in argv[0], the same as package early's. It is not imported: it carries the small program, which would
-// carry itself.
+// Names in argv[0], the same as in package early. That package can't be imported: it contains the
+// small program, which would then contain itself.
 const (
 	small = "carrel-run"
 	whole = "carrel-whole"
 )
 
-// Run runs "carrel run", if that is what this process was started for, and ends it. It returns whether it was, when the
-// rest is to be done by the whole program and that can't be started.
+// Run runs "carrel run", if this process was started for that, and ends the process. Otherwise it
+// returns false.
 func Run() bool {
 	if os.Args[0] != small || len(os.Args) < 2 {
 		return false
@@ -33,11 +33,11 @@ func Run() bool {
 		return false
 	}
 	syscall.CloseOnExec(back)
-	// A box's runner needs little memory, and a short one no collection at all.
+	// A box's runner needs little memory, and a short one needs no collection.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(64 << 20)
 	args := os.Args[2:]
-	// Its own stage: this very program, which lies in memory, or where no box can write.
+	// This program is its own stage. It is in memory, or where no box can write.
 	all := func() (*os.File, error) { return again(back) }
 	if code, done := run.Quick(args, self, all); done {
 		os.Exit(code)
