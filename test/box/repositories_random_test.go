@@ -64,7 +64,11 @@ func TestRepositoriesRandom(t *testing.T) {
 	for from := 0; from < tries; from += 2 * perBox {
 		t.Run(fmt.Sprint(from), func(t *testing.T) {
 			both(t, func(t *testing.T, w *world) {
-				for _, log := range plantRandom(t, w, "plain", from, perBox) {
+				way := "plain"
+				if from/(2*perBox)%4 == 3 {
+					way = "overlay"
+				}
+				for _, log := range plantRandom(t, w, way, from, perBox) {
 					t.Error(log)
 				}
 			})
@@ -81,7 +85,7 @@ func plantRandom(t *testing.T, w *world, way string, from, n int) (ran []string)
 	for i := range n {
 		cases = append(cases, randomHostile(r, i))
 	}
-	plantAll(w, way, nil, cases)
+	plantAll(w, way, ways()[way], cases)
 	for _, c := range cases {
 		if did, log := useGit(w, c); did {
 			ran = append(ran, fmt.Sprintf("%s ran: %s\n%s", c.name, c.plant, log))
