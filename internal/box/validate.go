@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"github.com/carrel-dev/carrel"
 )
 
 // maxMounts bounds a Spec: each mount costs the kernel memory and every lookup time.
@@ -34,7 +36,8 @@ func (s *Spec) validate(o Options) error {
 	case Closed, Host:
 	case Wired:
 		if s.Light {
-			return invalid("Network", errors.New("without namespaces there is no link"))
+			return &carrel.Error{Op: "build box", Kind: carrel.Invalid, Field: "network", Err: errors.New("a box without namespaces has no network of its own"),
+				Hint: "take away what opens the network (--allow, --internet, --policy, a profile that does), or say --host-network"}
 		}
 	default:
 		return invalid("Network", fmt.Errorf("unknown %q", s.Network))

@@ -171,7 +171,7 @@ func (p *plan) guard(b *settings.Box) {
 	for _, r := range b.Replaced {
 		g.Replaced = append(g.Replaced, r.Path)
 	}
-	g.Caches = map[string]string{}
+	g.Home, g.Caches = b.Home, map[string]string{}
 	for dir, profile := range settings.CacheProfiles(b.Home) {
 		if !slices.Contains(b.Profiles, profile) {
 			g.Caches[dir] = profile

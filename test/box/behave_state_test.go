@@ -70,6 +70,18 @@ func TestReplacedFile(t *testing.T) {
 				t.Errorf("%s is %q", name, got)
 			}
 		}
+		// Nobody is told to open the whole home.
+		if r := w.run(w.box("-c", "echo x >~/.alone")); r.code == 0 || !strings.Contains(r.err, "--write "+w.home+"/.alone\n") {
+			t.Errorf("exit %d %s", r.code, r.err)
+		}
+		// Where there are no namespaces, the guard is the same; and what has no network there is told what to do.
+		if r := w.run(w.box("--light", "--profile", "claude-code", "-c", "true")); r.code != 125 || !strings.Contains(r.err, "--host-network") {
+			t.Errorf("light: exit %d %s", r.code, r.err)
+		}
+		light := w.box("--light", "--host-network", "--profile", "claude-code", "-c", `printf old >~/.claude.json.tmp && mv -f ~/.claude.json.tmp ~/.claude.json; echo planted >>~/.bashrc`)
+		if r := w.run(light); r.code == 0 || w.read(w.home+"/.claude.json") != "old" || w.read(w.home+"/.bashrc") != "# mine\n" {
+			t.Errorf("light: exit %d %s", r.code, r.all())
+		}
 		// What somebody closes stays closed, and so does what is not named by a profile.
 		for _, flags := range [][]string{{"--profile", "claude-code", "--no-write", w.home + "/.claude.json"}, nil, {"--profile", "claude-code", "--overlay"}} {
 			if r := w.run(w.box(append(flags, "-c", `echo new >~/.claude.json.tmp && mv -f ~/.claude.json.tmp ~/.claude.json`)...)); r.code == 0 || w.read(w.home+"/.claude.json") != "old" {

@@ -74,6 +74,8 @@ type Rules struct {
 	// Replaced are files that are written and replaced by what is written beside them, in directories that are otherwise not
 	// writable: see replaced.go.
 	Replaced []string
+	// Home is the user's, which no report suggests to open.
+	Home string
 	// Caches are directories that a profile would open, with its name, for the report.
 	Caches map[string]string
 }

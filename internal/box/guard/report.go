@@ -65,6 +65,9 @@ func (g *Guard) unwritable(c seccomp.Call, p *place, k kind, quiet bool) {
 		Kind: refusal.Write, What: full, Rule: outside, Certain: err == unix.EROFS, Minor: quiet || habit(c, full, k),
 		Reason: "it is not in a directory that may be written to", Allow: "--write " + quote(whole(p.dir)),
 	}
+	if g.rules.Home != "" && p.dir == g.rules.Home {
+		r.Allow = "--write " + quote(full)
+	}
 	if rule := g.rule(full); rule != nil && rule.Rule != "" {
 		r.Rule, r.Allow = rule.Rule, rule.Allow
 	}
