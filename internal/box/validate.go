@@ -45,7 +45,7 @@ func (s *Spec) validate(o Options) error {
 	if len(s.Publish) > 0 && (s.Light || s.Network == Host || s.Init) {
 		return invalid("Publish", errors.New("only a box with a network of its own, and a stage, publishes ports"))
 	}
-	if f := s.Seccomp; (o.Watch == nil || o.Detach) && (f.WatchConnect || f.WatchBind || f.WatchWrites) {
+	if f := s.Seccomp; (o.Watch == nil || o.Detach) && (f.WatchConnect || f.WatchBind || f.WatchWrites || f.WatchRemoves) {
 		return invalid("Seccomp", errors.New("calls are watched, but nobody answers (Options.Watch)"))
 	}
 	for _, m := range s.Mounts {

@@ -47,7 +47,8 @@ func (j *Job) box(ctx context.Context) (code int, sig syscall.Signal, err error)
 		return 0, 0, err
 	}
 	if nested { // a process can have only one listener, and the outer box's would see everything
-		p.spec.Seccomp.WatchConnect, p.spec.Seccomp.WatchBind, p.spec.Seccomp.WatchWrites = false, false, false
+		f := &p.spec.Seccomp
+		f.WatchConnect, f.WatchBind, f.WatchWrites, f.WatchRemoves = false, false, false, false
 	}
 	if j.Box.Light {
 		if err := j.lightTmp(p, &undo); err != nil {

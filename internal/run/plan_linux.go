@@ -170,6 +170,7 @@ func (p *plan) guard(b *settings.Box) {
 	g.Roots, g.Repositories, g.Open = writableDirs(b), b.Repositories, b.Light
 	for _, r := range b.Replaced {
 		g.Replaced = append(g.Replaced, r.Path)
+		p.spec.Seccomp.WatchRemoves = true
 	}
 	g.Home, g.Caches = b.Home, map[string]string{}
 	for dir, profile := range settings.CacheProfiles(b.Home) {

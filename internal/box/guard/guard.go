@@ -153,6 +153,9 @@ func (g *Guard) Answer(c seccomp.Call) seccomp.Answer {
 	case "connect":
 		return g.connect(c)
 	}
+	if s, ok := removing(c.Name); ok {
+		return g.remove(c, s)
+	}
 	g.wrote.Store(true)
 	if _, _, flags := openShape(c.Name, c.Args); !opensOnly(c.Name) || flags&unix.O_CREAT != 0 {
 		g.begin() // it could make a name

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -172,6 +173,36 @@ func (r *replaced) change(c seccomp.Call, s shape, base string) (a seccomp.Answe
 		return outcome(err), true
 	}
 	return a, false
+}
+
+// removing is the shape of calls that are watched for the sake of replaced files alone.
+func removing(name string) (shape, bool) {
+	switch name {
+	case "unlink", "rmdir", "utimes":
+		return shape{dir: -1, path: 0}, true
+	case "utimensat":
+		return shape{dir: 0, path: 1}, true
+	}
+	return shape{}, false
+}
+
+// remove answers those calls. All but a replaced file's are the kernel's.
+func (g *Guard) remove(c seccomp.Call, s shape) seccomp.Answer {
+	name, ok := text(c, s.path)
+	if !ok || !slices.ContainsFunc(g.replaced, func(r *replaced) bool { return r.covers(last(name)) }) || !c.Waits() {
+		return goOn
+	}
+	p, err := g.locate(c, s.dir, name)
+	if err != nil {
+		return goOn
+	}
+	defer p.close()
+	if r := g.replacing(p); r != nil {
+		if a, done := r.change(c, s, p.base); done {
+			return a
+		}
+	}
+	return goOn
 }
 
 // chmod changes the mode of a file or directory, never through a link.

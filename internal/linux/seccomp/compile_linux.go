@@ -69,6 +69,11 @@ func (c *compiler) calls() {
 	if c.WatchWrites {
 		c.writes()
 	}
+	if c.WatchRemoves {
+		for _, name := range removers {
+			c.set(name, leaf{verdict: c.watch()})
+		}
+	}
 }
 
 func (c *compiler) watch() uint32 {

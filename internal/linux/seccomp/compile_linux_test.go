@@ -64,7 +64,7 @@ var values = []uint64{0, 1, 2, 3, 5, 8, 10, 16, 17, 29, 31, 38, 40, 0x80, 0x801,
 func randomFilter(r *rand.Rand) Filter {
 	b := func() bool { return r.IntN(2) == 0 }
 	f := Filter{Watch: b(), Namespaces: b(), UnixDatagram: b(), Unix: b(), TTY: b(), Personality: b(), Setuid: b(), TCP: b(), Network: r.IntN(4) == 0,
-		WatchConnect: b(), WatchBind: b(), WatchWrites: b()}
+		WatchConnect: b(), WatchBind: b(), WatchWrites: b(), WatchRemoves: b()}
 	if b() {
 		f.Sockets = []int{}
 		for range r.IntN(6) {
@@ -166,7 +166,7 @@ func TestQuickForCommonCalls(t *testing.T) {
 // full is a filter as of a box.
 func full() Filter {
 	return Filter{Deny: Dangerous(), Watch: true, Namespaces: true, UnixDatagram: true, Sockets: DefaultSockets(), TTY: true, Personality: true, Setuid: true, TCP: true,
-		WatchConnect: true, WatchBind: true, WatchWrites: true}
+		WatchConnect: true, WatchBind: true, WatchWrites: true, WatchRemoves: true}
 }
 
 func TestNames(t *testing.T) {
@@ -184,7 +184,7 @@ func TestNames(t *testing.T) {
 	// A name that no architecture has must be a typing error.
 	elsewhere := []string{"create_module", "query_module", "get_kernel_syms", "modify_ldt", "iopl", "ioperm", "uselib", "_sysctl", "sysfs", "ustat",
 		"open", "creat", "mkdir", "mknod", "unlink", "rmdir", "rename", "link", "symlink", "chmod", "chown", "lchown", "utime", "utimes", "futimesat", "renameat"}
-	for _, name := range slices.Concat(dangerous, writers) {
+	for _, name := range slices.Concat(dangerous, writers, removers) {
 		if _, ok := number(name); !ok && !slices.Contains(elsewhere, name) {
 			t.Errorf("no call has the name %q", name)
 		}

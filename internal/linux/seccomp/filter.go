@@ -72,12 +72,14 @@ type Filter struct {
 	// openat2, whose flags can't be seen, is then ENOSYS. Forms that name a descriptor alone, like fchmod, are not stopped,
 	// nor is an open for reading, ever.
 	WatchWrites bool
+	// WatchRemoves also stops unlink, rmdir, utimes and utimensat, for a listener that makes such calls itself.
+	WatchRemoves bool
 }
 
 // Quiet returns f without the parts that need a listener. It denies without a report, and allows
 // the calls that f only watches.
 func (f Filter) Quiet() Filter {
-	f.Watch, f.WatchConnect, f.WatchBind, f.WatchWrites = false, false, false, false
+	f.Watch, f.WatchConnect, f.WatchBind, f.WatchWrites, f.WatchRemoves = false, false, false, false, false
 	deny := make([]Deny, len(f.Deny))
 	for i, d := range f.Deny {
 		d.Watch = false

@@ -33,6 +33,9 @@ var writers = []string{
 	"file_setattr",
 }
 
+// removers are the calls of WatchRemoves.
+var removers = []string{"unlink", "rmdir", "utimes", "utimensat"}
+
 // DefaultSockets are the address families for [Filter].Sockets that programs use. They reach only
 // the network of their own namespace.
 func DefaultSockets() []int { return []int{unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK} }
@@ -185,5 +188,5 @@ func (r *reading) watched(name string, args [6]uint64) bool {
 	case "openat":
 		return r.f.WatchWrites && args[2]&writing != 0
 	}
-	return r.f.WatchWrites && slices.Contains(writers, name)
+	return r.f.WatchWrites && slices.Contains(writers, name) || r.f.WatchRemoves && slices.Contains(removers, name)
 }

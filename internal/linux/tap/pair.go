@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -13,9 +14,9 @@ import (
 )
 
 // A host may close /dev/net/tun to its users and still let them have network namespaces. There a link is made of a pair of
-// virtual Ethernet devices. One becomes eth0; what is sent on it comes out of the other, which stays behind in a namespace with
+// virtual Ethernet devices. One becomes eth0; what is sent on it comes out of the other, which is made in a namespace with
 // nothing else in it. A packet socket is bound to that one, and is the host's end: it reads and writes frames, with the same
-// headers as a TAP device.
+// headers as a TAP device. It keeps only its own namespace alive, so eth0 need not be moved.
 //
 // The socket's receive buffer is small for an ordinary user. What does not fit is lost, as on a real network. So the wire
 // offers a smaller window than to a TAP device.
@@ -35,16 +36,69 @@ func besides(device, pair error) error {
 	return e
 }
 
-// openPair makes the pair in the namespace of the calling thread.
-func openPair(c Config) (*os.File, error) {
+// openPair makes the pair: eth0 in the namespace of the calling thread, the other device in one of its own.
+func openPair(c Config) (f *os.File, err error) {
+	a, err := newApart()
+	if err != nil {
+		return nil, fmt.Errorf("another network namespace: %w", err)
+	}
+	defer a.close()
+	if err := makePair(c.MTU, a.ns); err != nil {
+		return nil, fmt.Errorf("make a pair of virtual Ethernet devices: %w", err)
+	}
+	err = a.do(func() (err error) {
+		f, err = openPeer(!c.Plain)
+		return err
+	})
+	return f, err
+}
+
+// apart is a thread in a network namespace that nothing else is in. The packet socket keeps the namespace when the thread has ended.
+type apart struct {
+	ns   *os.File
+	jobs chan func()
+}
+
+func newApart() (*apart, error) {
+	a := &apart{jobs: make(chan func())}
+	ready := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with its goroutine
+		err := os.NewSyscallError("unshare network", unix.Unshare(unix.CLONE_NEWNET))
+		if err == nil {
+			a.ns, err = os.Open("/proc/thread-self/ns/net")
+		}
+		ready <- err
+		for job := range a.jobs {
+			job()
+		}
+	}()
+	if err := <-ready; err != nil {
+		close(a.jobs)
+		return nil, err
+	}
+	return a, nil
+}
+
+// do runs f on the thread.
+func (a *apart) do(f func() error) error {
+	done := make(chan error, 1)
+	a.jobs <- func() { done <- f() }
+	return <-done
+}
+
+func (a *apart) close() {
+	close(a.jobs)
+	_ = a.ns.Close()
+}
+
+// openPeer opens the other device, in its namespace.
+func openPeer(header bool) (*os.File, error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("netlink: %w", err)
 	}
 	defer h.Close()
-	if err := makePair(c.MTU); err != nil {
-		return nil, fmt.Errorf("make a pair of virtual Ethernet devices: %w", err)
-	}
 	// Nobody speaks for this end but the socket.
 	_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+Peer+"/disable_ipv6", []byte("1"), 0)
 	peer, err := h.LinkByName(Peer)
@@ -54,12 +108,12 @@ func openPair(c Config) (*os.File, error) {
 	if err := errors.Join(h.LinkSetARPOff(peer), h.LinkSetUp(peer)); err != nil {
 		return nil, fmt.Errorf("%s: %w", Peer, err)
 	}
-	return packets(peer.Attrs().Index, !c.Plain)
+	return packets(peer.Attrs().Index, header)
 }
 
 // makePair asks the kernel for the two devices. The library's own call for it would bring all kinds of devices that there are into the
 // small program of a box.
-func makePair(mtu int) error {
+func makePair(mtu int, other *os.File) error {
 	const vethPeer = 1 // VETH_INFO_PEER of linux/veth.h
 	attributes := func(name string) []*nl.RtAttr {
 		return []*nl.RtAttr{nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)), nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(mtu)))}
@@ -76,6 +130,7 @@ func makePair(mtu int) error {
 	for _, a := range attributes(Peer) {
 		peer.AddChild(a)
 	}
+	peer.AddRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(other.Fd())))
 	request.AddData(info)
 	_, err := request.Execute(unix.NETLINK_ROUTE, 0)
 	return err

@@ -59,7 +59,7 @@ type Config struct {
 	Device string
 	// Here leaves the device in the namespace of the calling thread, because moving it makes the kernel
 	// wait for 20 ms. The file then keeps the namespace alive and does not report its end. So its owner
-	// must learn of the end in another way and close the file. A pair is always moved.
+	// must learn of the end in another way and close the file. A pair is never moved.
 	Here bool
 	// Pair makes the link without a TAP device: see pair.go. Without Pair, a pair is also made if Device
 	// is empty and this user can't open /dev/net/tun.
@@ -98,7 +98,7 @@ func Setup(c Config) (*os.File, error) {
 			return nil, besides(err, without)
 		}
 		err = nil
-		c.Here = false // the other device must not be where the programs are
+		c.Here = true // where the programs are, as the other device is not
 	}
 	if err != nil {
 		return nil, err
