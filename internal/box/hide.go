@@ -207,6 +207,7 @@ func (b *builder) hideTelling() error {
 	if err = errors.Join(cerr, err, b.fuse.Close()); err != nil {
 		return err
 	}
+	denyfs.Learn(b.fuseDir)
 	for i, fd := range at {
 		err := b.laymask(i, fd)
 		if errors.Is(err, unix.ENOENT) { // it was removed or replaced meanwhile: what is there now gets a mask that does not tell

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel/internal/linux/landlock"
+	"github.com/carrel-dev/carrel/internal/linux/proc"
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 )
 
@@ -127,8 +128,22 @@ func (b *builder) letGo() {
 	_ = unix.Close(b.null)
 }
 
+// parkMounts has the kernel take the mounts down after this process's end. Whoever waits for that need not wait for the mounts.
+func (b *builder) parkMounts() {
+	if b.Spec.Light {
+		return
+	}
+	fd, err := unix.Open("/proc/thread-self/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return // it takes longer then
+	}
+	_ = proc.Park(fd)
+	_ = unix.Close(fd)
+}
+
 // restrict takes every right from this thread.
 func (b *builder) restrict() error {
+	b.parkMounts()
 	// For letGo: this thread's own calls are watched, too, once the filter is there.
 	b.null, _ = unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if !b.Spec.Privileges {

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // stateDirs are the directories in which git keeps the state of a stopped operation, with the names
@@ -24,18 +25,21 @@ var stateFiles = map[string]string{
 	"BISECT_LOG": "bisectlog", "BISECT_NAMES": "plain", "BISECT_TERMS": "plain", "BISECT_START": "plain", "BISECT_RUN": "none",
 }
 
-// shapes are patterns for the content of state files that run no program.
-var shapes = map[string]*regexp.Regexp{
-	"none":     regexp.MustCompile(`^$`),
-	"author":   regexp.MustCompile(`^(GIT_AUTHOR_(NAME|EMAIL|DATE)='([^'\n\x00]|'\\'')*'\n)*$`),
-	"strategy": regexp.MustCompile(`^(ort|recursive|resolve|octopus|ours|subtree)?\n?$`),
-	"options": regexp.MustCompile(`^( ?'?(--)?(ours|theirs|patience|histogram|minimal|ignore-space-change|ignore-all-space|ignore-space-at-eol|ignore-cr-at-eol|renormalize|no-renormalize|no-renames|` +
-		`find-renames(=[0-9]+%?)?|diff-algorithm=[a-z]+)'?)*\n?$`),
-	"sign":      regexp.MustCompile(`^(-S[A-Za-z0-9@.+_]*|--no-gpg-sign)?\n?$`),
-	"apply":     regexp.MustCompile(`^( ?'?(--whitespace=[a-z-]+|-C[0-9]+|-p[0-9]+|--reject|--ignore-space-change|--ignore-whitespace|--no-[a-z-]+)'?)*\n?$`),
-	"plain":     regexp.MustCompile(`^([A-Za-z0-9_./+@:,='\n -]|\\'')*$`),
-	"bisectlog": regexp.MustCompile(`^(#[^\n]*\n|git bisect [A-Za-z0-9_./+@:,=' -]*\n)*$`),
-}
+// shapes are patterns for the content of state files that run no program. They are compiled when the
+// first such file is looked at. Most boxes end without one, and compiling takes a tenth of their time.
+var shapes = sync.OnceValue(func() map[string]*regexp.Regexp {
+	return map[string]*regexp.Regexp{
+		"none":     regexp.MustCompile(`^$`),
+		"author":   regexp.MustCompile(`^(GIT_AUTHOR_(NAME|EMAIL|DATE)='([^'\n\x00]|'\\'')*'\n)*$`),
+		"strategy": regexp.MustCompile(`^(ort|recursive|resolve|octopus|ours|subtree)?\n?$`),
+		"options": regexp.MustCompile(`^( ?'?(--)?(ours|theirs|patience|histogram|minimal|ignore-space-change|ignore-all-space|ignore-space-at-eol|ignore-cr-at-eol|renormalize|no-renormalize|no-renames|` +
+			`find-renames(=[0-9]+%?)?|diff-algorithm=[a-z]+)'?)*\n?$`),
+		"sign":      regexp.MustCompile(`^(-S[A-Za-z0-9@.+_]*|--no-gpg-sign)?\n?$`),
+		"apply":     regexp.MustCompile(`^( ?'?(--whitespace=[a-z-]+|-C[0-9]+|-p[0-9]+|--reject|--ignore-space-change|--ignore-whitespace|--no-[a-z-]+)'?)*\n?$`),
+		"plain":     regexp.MustCompile(`^([A-Za-z0-9_./+@:,='\n -]|\\'')*$`),
+		"bisectlog": regexp.MustCompile(`^(#[^\n]*\n|git bisect [A-Za-z0-9_./+@:,=' -]*\n)*$`),
+	}
+})
 
 // todoCommands are the commands in a rebase's list that run no program.
 var todoCommands = strings.Fields("pick p revert edit e reword r fixup f squash s drop d label l reset t merge m update-ref u noop break b")
@@ -71,7 +75,7 @@ func State(name string, data []byte) (clean []byte, known, ok bool) {
 	case check == "opts":
 		return sequencerOptions(data), true, true
 	}
-	return data, true, shapes[check].Match(data)
+	return data, true, shapes()[check].Match(data)
 }
 
 // todo keeps the lines of a rebase's list that run no program.

@@ -54,6 +54,10 @@ func stage() {
 	check(raw.Control(func(fd uintptr) { check(unix.Sendmsg(3, []byte("x"), unix.UnixRights(int(fd)), nil, 0)) }))
 	check(dev.Close())
 	mounted := time.Since(begin)
+	root, err := unix.Open(o.Dir, unix.O_PATH|unix.O_CLOEXEC, 0)
+	check(err)
+	Learn(root)
+	check(unix.Close(root))
 	for i, target := range o.Targets {
 		check(unix.Mount(fmt.Sprintf("%s/%d", o.Dir, i), target, "", unix.MS_BIND, ""))
 	}

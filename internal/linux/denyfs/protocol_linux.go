@@ -21,10 +21,12 @@ const (
 	opRemovexattr = 24
 	opInit        = 26
 	opOpendir     = 27
+	opReleasedir  = 29
 	opAccess      = 34
 	opInterrupt   = 36
 	opDestroy     = 38
 	opBatchForget = 42
+	opReaddirplus = 44
 	opStatx       = 52
 )
 
@@ -33,6 +35,10 @@ const (
 	answerSize = 16 // struct fuse_out_header
 	// bufferSize is the smallest buffer that the kernel accepts. No request that matters is larger.
 	bufferSize = 8192
+
+	entrySize  = 128 // struct fuse_entry_out
+	direntSize = 24  // struct fuse_dirent without the name
+	listSize   = 32 << 10
 
 	rootNode  = 1
 	firstMask = 2 // node of mask 0
@@ -75,14 +81,14 @@ func answer(out []byte, h header, errno unix.Errno, n int) []byte {
 	return out
 }
 
-// welcome answers INIT: version 7.31, no feature, no read-ahead, the smallest writes.
+// welcome answers INIT: version 7.31, hardly a feature, no read-ahead, the smallest writes.
 func welcome(out []byte, h header) []byte {
 	out = answer(out, h, 0, 64)
 	le, b := binary.LittleEndian, out[answerSize:]
 	le.PutUint32(b, 7)
 	le.PutUint32(b[4:], 31)
-	const parallelLookups = 1 << 18
-	le.PutUint32(b[12:], parallelLookups)
+	const listsWithAttributes, parallelLookups = 1 << 13, 1 << 18
+	le.PutUint32(b[12:], listsWithAttributes|parallelLookups)
 	le.PutUint32(b[20:], 4096)
 	le.PutUint32(b[24:], 1)
 	return out
@@ -105,12 +111,50 @@ func attributes(b []byte, node uint64, dir bool, uid, gid uint32) {
 
 // entry answers LOOKUP with a node.
 func entry(out []byte, h header, node uint64, dir bool, uid, gid uint32) []byte {
-	out = answer(out, h, 0, 128)
-	le, b := binary.LittleEndian, out[answerSize:]
+	out = answer(out, h, 0, entrySize)
+	found(out[answerSize:], node, dir, uid, gid)
+	return out
+}
+
+// found fills a struct fuse_entry_out.
+func found(b []byte, node uint64, dir bool, uid, gid uint32) {
+	le := binary.LittleEndian
 	le.PutUint64(b, node)
 	le.PutUint64(b[16:], forever)
 	le.PutUint64(b[24:], forever)
 	attributes(b[40:], node, dir, uid, gid)
+}
+
+// list answers READDIRPLUS of the root directory: names and what is found behind them, from an offset on, as many as the kernel has room for.
+func list(h header, body []byte, masks []Mask, uid, gid uint32) []byte {
+	le := binary.LittleEndian
+	if len(body) < 20 {
+		return answer(make([]byte, answerSize), h, unix.EINVAL, 0)
+	}
+	from, room := le.Uint64(body[8:]), min(int(le.Uint32(body[16:])), listSize)
+	out := make([]byte, answerSize, answerSize+room)
+	for i := from; i < uint64(len(masks)); i++ {
+		name := strconv.FormatUint(i, 10)
+		size := entrySize + (direntSize+len(name)+7)&^7
+		if len(out)-answerSize+size > room {
+			break
+		}
+		e := make([]byte, size)
+		kind := uint32(unix.DT_REG)
+		if masks[i].Dir {
+			kind = unix.DT_DIR
+		}
+		found(e, firstMask+i, masks[i].Dir, uid, gid)
+		d := e[entrySize:]
+		le.PutUint64(d, firstMask+i)
+		le.PutUint64(d[8:], i+1)
+		le.PutUint32(d[16:], uint32(len(name)))
+		le.PutUint32(d[20:], kind)
+		copy(d[direntSize:], name)
+		out = append(out, e...)
+	}
+	le.PutUint32(out, uint32(len(out)))
+	le.PutUint64(out[8:], h.unique)
 	return out
 }
 

@@ -95,7 +95,7 @@ func (s *Server) serve() {
 
 // answer returns the answer for the kernel; nil means no answer.
 func (s *Server) answer(out []byte, h header, body []byte) []byte {
-	if !s.known && (h.op == opLookup || h.op == opGetattr) {
+	if !s.known && (h.op == opLookup || h.op == opGetattr || h.op == opOpendir) {
 		s.uid, s.gid, s.known = h.uid, h.gid, true
 	}
 	dir := h.node == rootNode
@@ -119,6 +119,16 @@ func (s *Server) answer(out []byte, h header, body []byte) []byte {
 		return stat(out, h, dir, s.uid, s.gid)
 	case opLookup:
 		return s.lookup(out, h, mask, body)
+	}
+	if h.node == rootNode { // whoever lays the masks lists them, which spares it a question for each
+		switch h.op {
+		case opOpendir:
+			return answer(out, h, 0, 16)
+		case opReaddirplus:
+			return list(h, body, s.masks, s.uid, s.gid)
+		case opReleasedir:
+			return answer(out, h, 0, 0)
+		}
 	}
 	s.tell(h, mask, "")
 	return answer(out, h, unix.EACCES, 0)
