@@ -13,7 +13,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/tap"
 )
 
-// network brings the box's own loopback up, and its link.
+// network brings up the box's own loopback and its link.
 func (b *builder) network() error {
 	switch b.Spec.Network {
 	case Closed:
@@ -27,7 +27,7 @@ func (b *builder) network() error {
 	return nil
 }
 
-// loopback brings lo up, which gives it its addresses.
+// loopback brings lo up; the kernel then gives it its addresses.
 func loopback() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -42,7 +42,8 @@ func loopback() error {
 	return os.NewSyscallError("lo up", unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req))
 }
 
-// wire makes the link. This thread is in another network namespace than the others from here on.
+// wire makes the link. From here on this thread is in another network namespace than the other
+// threads.
 func (b *builder) wire() error {
 	f, err := tap.Setup(tap.Config{})
 	if err != nil {
@@ -66,7 +67,7 @@ func (b *builder) wire() error {
 // resolvConf is the index of our own file among builder.files.
 const resolvConf = -1
 
-// resolvText is the content of /etc/resolv.conf, "" to leave it.
+// resolvText is the content for /etc/resolv.conf; "" leaves it as it is.
 func (b *builder) resolvText() string {
 	switch b.Spec.Network {
 	case Closed:
@@ -74,7 +75,7 @@ func (b *builder) resolvText() string {
 	case Wired:
 		return "nameserver " + driver.GatewayIPv4 + "\n"
 	}
-	text, _ := os.ReadFile("/etc/resolv.conf") // it may lie in /run, which is not the host's any more
+	text, _ := os.ReadFile("/etc/resolv.conf") // it may be a link to /run, which is not the host's any more
 	return string(text)
 }
 
@@ -91,7 +92,7 @@ func (b *builder) dial(m message) {
 
 func (b *builder) connect(port uint16) (int, error) {
 	if b.netns >= 0 {
-		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		if err := unix.Setns(b.netns, unix.CLONE_NEWNET); err != nil {
 			return -1, os.NewSyscallError("setns", err)
 		}
