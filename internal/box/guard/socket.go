@@ -15,18 +15,21 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 )
 
-// socket is a duplicate of a caller's socket: one and the same socket, with one and the same flags and options.
+// socket is a duplicate of a caller's socket. Both are the same socket, with the same flags and
+// options.
 type socket struct {
 	fd     int
 	domain int
 	call   seccomp.Call
 }
 
-// slice is how long a connect waits before it looks whether its caller still does.
+// slice is the time for which a connect waits before it checks whether its caller still waits.
 const slice = 50 * time.Millisecond
 
-// connect connects with the semantics of the caller's own call. One that may wait does so in slices, by
-// the socket's own timeout, which is put back afterwards: the flag that says whether it may wait is shared with the caller, whose other threads see it.
+// connect connects with the semantics of the caller's own call. A call that may wait does so in
+// slices. For that connect sets the socket's timeout, and restores it afterwards. It does not use
+// the non-blocking flag, because that is shared with the caller, and the caller's other threads
+// would see it.
 func (s *socket) connect(addr []byte) error {
 	flags, err := unix.FcntlInt(uintptr(s.fd), unix.F_GETFL, 0)
 	if err != nil {
@@ -71,12 +74,13 @@ func (s *socket) connect(addr []byte) error {
 	}
 }
 
-// siocgskns asks for the network namespace of a socket, of whoever has CAP_NET_ADMIN over it.
+// siocgskns requests the network namespace of a socket. The caller needs CAP_NET_ADMIN over that
+// namespace.
 const siocgskns = 0x894c
 
-// ofCaller reports whether the socket belongs to the network namespace of its caller. One that
-// a command was given, as its standard input for instance, may belong to this machine's: it can be disconnected
-// and would then reach what the box must not.
+// ofCaller reports whether the socket belongs to the network namespace of its caller. A socket that
+// a command was given, for instance as its standard input, may belong to this machine's namespace.
+// Once disconnected, it could reach addresses that the box must not reach.
 func (s *socket) ofCaller() bool {
 	if sharesNetwork(s.call) {
 		return true // there is no wall
@@ -105,8 +109,8 @@ func (s *socket) raw(addr []byte) error {
 	return nil
 }
 
-// signalled reports whether a signal waits for a thread that it has a handler for: a connect of its
-// own would have been interrupted.
+// signalled reports whether a signal waits for a thread that has a handler for it. Such a signal
+// would have interrupted the thread's own connect.
 func signalled(pid int) bool {
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
@@ -121,9 +125,9 @@ func signalled(pid int) bool {
 	return (masks["SigPnd"]|masks["ShdPnd"])&^masks["SigBlk"]&masks["SigCgt"] != 0
 }
 
-// asCaller runs f on this thread with the user, the groups and the (lack of) rights of the caller: the kernel
-// asks whether who connects may write to the socket's file, and tells the server who it was. A process that is not root has nothing else to
-// give.
+// asCaller runs f on this thread with the user, the groups and the (missing) rights of the caller.
+// The kernel checks whether the connecting user may write to the socket's file, and tells the
+// server who it was. A process that is not root can't change its user, so f runs as it is.
 func (s *socket) asCaller(f func() error) error {
 	if unix.Geteuid() != 0 {
 		return f()
@@ -132,7 +136,7 @@ func (s *socket) asCaller(f func() error) error {
 	if err != nil {
 		return err
 	}
-	runtime.LockOSThread() // unlocked only if all is as before
+	runtime.LockOSThread() // unlocked only if everything is restored
 	if err := id.take(); err != nil {
 		return err
 	}
@@ -144,7 +148,7 @@ func (s *socket) asCaller(f func() error) error {
 	return err
 }
 
-// user is whom a thread acts for.
+// user is the user that a thread acts for.
 type user struct {
 	uid, gid int
 	groups   []uint32
@@ -155,7 +159,7 @@ type user struct {
 	}
 }
 
-// credentials are a thread's effective ones, as numbers of this process's user namespace.
+// credentials returns a thread's effective ids, as numbers in this process's user namespace.
 func credentials(pid int) (*user, error) {
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
@@ -188,7 +192,8 @@ func credentials(pid int) (*user, error) {
 	return u, nil
 }
 
-// take makes this thread act for the user. The C library's idea that all threads do alike is not ours.
+// take makes only this thread act for the user. It makes the system calls directly, because the C
+// library would change all threads.
 func (u *user) take() error {
 	b := &u.before
 	b.gid = unix.Getegid()
@@ -217,7 +222,7 @@ func (u *user) take() error {
 	return unix.Capset(&header, &none[0])
 }
 
-// giveBack is the way back: the saved user is still root.
+// giveBack undoes take. That works because the saved user is still root.
 func (u *user) giveBack() error {
 	if err := setres(unix.SYS_SETRESUID, 0); err != nil {
 		return err
@@ -232,7 +237,7 @@ func (u *user) giveBack() error {
 	return setgroups(u.before.groups)
 }
 
-// setres sets a thread's effective user or group alone.
+// setres sets only this thread's effective user or group.
 func setres(call uintptr, id int) error {
 	if _, _, errno := unix.RawSyscall(call, ^uintptr(0), uintptr(id), ^uintptr(0)); errno != 0 {
 		return errno
