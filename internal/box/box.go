@@ -111,7 +111,7 @@ type Mount struct {
 	Optional bool
 }
 
-// MountKind is what is mounted.
+// MountKind is the kind of a Mount.
 type MountKind string
 
 // The kinds. Each is nosuid; binds and overlays are nodev.
@@ -199,7 +199,7 @@ type Events struct {
 	Stopped func()                                     // a signal stopped the command (ctrl-z)
 }
 
-// Exit is how a command ended.
+// Exit is the way a command ended.
 type Exit struct {
 	Code      int // when Signal is 0
 	Signal    syscall.Signal

@@ -29,7 +29,7 @@ const (
 	wordsFD   = 4 // see lastwords.go
 )
 
-// word says what a message is.
+// word is the kind of a message.
 type word string
 
 // Messages from the stage, and requests to it.

@@ -41,7 +41,7 @@ type Box struct {
 	group                *cgroup.Group
 	order                order
 	measure              bool // measure the memory, because no group does
-	late                 bool // there may be one later
+	late                 bool // the group may be made later
 	grouped              atomic.Bool
 	frozen               atomic.Bool
 	work                 sync.WaitGroup
@@ -56,7 +56,7 @@ type Box struct {
 	err      error // after done
 
 	mu    sync.Mutex
-	limit string // which limit ended it
+	limit string // the limit that ended it
 	told  map[string]bool
 }
 
@@ -122,7 +122,7 @@ func (b *Box) serve(buf []byte, timeout *time.Timer) {
 	close(b.done)
 }
 
-// conclude says how it ended.
+// conclude determines how the box ended.
 func (b *Box) conclude(last message, ws syscall.WaitStatus, ru syscall.Rusage) {
 	b.mu.Lock()
 	b.exit.Limit = b.limit

@@ -137,7 +137,7 @@ func (b *builder) thread() {
 	runtime.LockOSThread()
 	if len(os.Args) > 1 && os.Args[1] == aheadArg {
 		for _, step := range []func() error{b.begin.detach, b.begin.devices, b.begin.loopback} {
-			_ = step() // build says what failed
+			_ = step() // build reports the error
 		}
 	}
 	<-b.ordered

@@ -154,7 +154,7 @@ func (b *Box) tellOrder() error {
 	}
 	err = b.conn.send(message{Word: ordered, Streams: streams}, fds...)
 	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
-		return nil // it has ended: start says how
+		return nil // it has ended; start returns the reason
 	}
 	return err
 }

@@ -49,7 +49,7 @@ func (b *builder) gather() error {
 			continue
 		}
 		if m.Kind == ReadOnly && source == m.Target && b.inside(i) {
-			continue // it is taken as it is by then
+			continue // it is copied later, as it is then
 		}
 		tree, err := b.source(source)
 		if err != nil && m.Optional && ns.Missing(err) {

@@ -94,7 +94,7 @@ func attack() {
 
 func TestAttacksFail(t *testing.T) {
 	need(t)
-	// What must not be inherited.
+	// Values that the command must not inherit.
 	leak, err := os.Open("/etc/hostname")
 	if err != nil {
 		t.Fatal(err)

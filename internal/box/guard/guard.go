@@ -93,7 +93,7 @@ type Path struct {
 
 // Protected is one pattern.
 type Protected struct {
-	Dir     string // absolute: where it holds
+	Dir     string // absolute: the directory it applies to
 	Pattern string // relative: ".mcp.json", ".git/hooks"; "*" is any text in an element
 	Deep    bool   // in repositories below Dir too
 	Rule    string

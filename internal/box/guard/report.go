@@ -44,7 +44,7 @@ func (g *Guard) unwritable(c seccomp.Call, p *place, k kind, quiet bool) {
 		switch st.Mode & unix.S_IFMT {
 		case unix.S_IFCHR, unix.S_IFBLK, unix.S_IFIFO, unix.S_IFSOCK:
 			if k == opens {
-				return // no wall stands there
+				return // no wall refuses it there
 			}
 		}
 	}

@@ -83,7 +83,7 @@ const siocgskns = 0x894c
 // Once disconnected, it could reach addresses that the box must not reach.
 func (s *socket) ofCaller() bool {
 	if sharesNetwork(s.call) {
-		return true // there is no wall
+		return true // there is no wall to protect
 	}
 	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(s.fd), siocgskns, 0)
 	if errno != 0 {
