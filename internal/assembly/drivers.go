@@ -94,7 +94,7 @@ func (a *Assembly) openSim(ctx context.Context) driver.Driver {
 		if err = pool.Probe(ctx); err == nil {
 			return pool
 		}
-		_ = pool.Close() // it has nothing yet
+		_ = pool.Close() // it holds nothing yet
 	}
 	a.log.Warn("simulated sandboxes run in this process, without walls of their own", "err", err, "hint", carrel.HintOf(err))
 	return sim.New(sim.Options{Logger: a.log, Local: a.door.ServeConn, Link: sim.LinkBy(a.wire, inside)})

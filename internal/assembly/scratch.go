@@ -47,7 +47,7 @@ type scratch struct {
 
 	mu     sync.Mutex
 	closed bool
-	reaper *reaper // nil until it is wanted
+	reaper *reaper // nil until it is needed
 }
 
 // openScratch makes the directory. Before that it clears those of services that ended without

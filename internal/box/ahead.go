@@ -7,20 +7,22 @@ import (
 	"sync"
 )
 
-// Ahead is a stage that waits for its order. Reading the settings that say what a box is like takes about as long
-// as starting the process that builds it, and a machine has more than one processor: so both are begun at once.
+// Ahead is a stage that waits for its order. Reading the settings of a box takes about as long as
+// starting the process that builds it, and a machine has more than one processor. So both begin at
+// once.
 //
 // It has the namespaces of a box with a network of its own, Closed or Wired. For another one it is of no use, and is ended.
 type Ahead struct {
-	ready chan struct{} // closed when the stage runs, or could not be started
+	ready chan struct{} // closed when the stage runs or has failed
 	mu    sync.Mutex
-	b     *Box // nil once it was taken, or closed
+	b     *Box // nil after it was taken or closed
 }
 
 // aheadArg is the stage's argument by which it knows that its order comes later; the next one is the network.
 const aheadArg = "ahead"
 
-// StartAhead starts a stage of that program and returns at once. An error of it is none yet: Start tries again, and says so.
+// StartAhead starts a stage of that program and returns at once. It reports no error: if it failed,
+// Start tries again and returns the error.
 func StartAhead(program *os.File, network Network) *Ahead {
 	a := &Ahead{ready: make(chan struct{})}
 	b := blank(Spec{Network: network}, Options{Stage: program})
@@ -36,7 +38,7 @@ func StartAhead(program *os.File, network Network) *Ahead {
 	return a
 }
 
-// take gives the stage away; nil if there is none.
+// take hands the stage over; nil if there is none.
 func (a *Ahead) take() *Box {
 	if a == nil {
 		return nil
@@ -49,14 +51,14 @@ func (a *Ahead) take() *Box {
 	return b
 }
 
-// Close ends the stage, unless a box has taken it, and waits for its end.
+// Close ends the stage and waits for its end. If a box has taken the stage, Close does nothing.
 func (a *Ahead) Close() {
 	if b := a.take(); b != nil {
 		b.abandon()
 	}
 }
 
-// adopt makes a stage that was started ahead this box's, and reports whether it could.
+// adopt uses a stage that was started ahead for this box, and reports whether that was possible.
 func (b *Box) adopt(a *Ahead) bool {
 	s := b.spec
 	if a == nil || s.Light || s.Network == Host || len(s.UIDMap) > 0 || len(s.Capabilities) > 0 || s.Privileges || b.options.Detach || b.group != nil {

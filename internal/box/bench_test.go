@@ -11,7 +11,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// BenchmarkTrue is a whole box: built, one program run, gone.
+// BenchmarkTrue measures a whole box: built, one program run, ended.
 func BenchmarkTrue(b *testing.B) {
 	stage, err := stagebin.File()
 	testenv.Need(b, "build", err)
@@ -28,7 +28,7 @@ func BenchmarkTrue(b *testing.B) {
 	}
 }
 
-// BenchmarkStage is the making of the stage's file.
+// BenchmarkStage measures making the stage's file.
 func BenchmarkStage(b *testing.B) {
 	for b.Loop() {
 		stage, err := stagebin.File()

@@ -20,11 +20,12 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// helpers are programs that the tests run in boxes: this binary plays them, by its first argument.
+// helpers are programs that the tests run in boxes. This binary plays them, by its first argument.
 var helpers = map[string]func(){}
 
 func TestMain(m *testing.M) {
-	// Go's runtime has its poller, a descriptor or two, from its first timer on, which may be one of its own: here the stage always has it.
+	// Go's runtime opens its poller (a descriptor or two) with its first timer, which may be one of
+	// the runtime's own. With this timer the stage always has the poller.
 	defer time.AfterFunc(time.Hour, func() {}).Stop()
 	if reexec.Run(box.Parts()) {
 		return
@@ -38,13 +39,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// stranger is the user that the tests also run as. It is nobody's.
+// stranger is a user that runs the tests again. No account has this uid.
 const stranger = 54321
 
 // TestUnprivileged runs all other tests again as an ordinary user.
 func TestUnprivileged(t *testing.T) {
 	if os.Geteuid() != 0 {
-		return // this is that run, or there is no other
+		return // this already is that run, or there can't be one
 	}
 	dir, err := os.MkdirTemp("", "carrel-box-")
 	if err != nil {
@@ -74,13 +75,13 @@ func TestUnprivileged(t *testing.T) {
 	}
 }
 
-// need skips where there are no boxes.
+// need skips the test on hosts without boxes.
 func need(t testing.TB) {
 	t.Helper()
 	testenv.Need(t, "namespaces", box.Probe(t.Context()))
 }
 
-// plain is the Spec of an ordinary command.
+// plain returns the Spec of an ordinary command.
 func plain(args ...string) box.Spec {
 	return box.Spec{Args: args, Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/nonexistent"}, Dir: "/", Root: box.Root{Host: true}, Network: box.Closed}
 }
@@ -88,11 +89,11 @@ func plain(args ...string) box.Spec {
 // shell is plain with a line for the shell.
 func shell(line string) box.Spec { return plain("/bin/sh", "-c", line) }
 
-// helper is plain with a helper, which is the test's own binary, given as a file in /run.
+// helper is plain with a helper. The helper is the test's own binary, bound to a file in /run.
 func helper(t *testing.T, args ...string) box.Spec {
 	t.Helper()
 	self, err := filepath.EvalSymlinks("/proc/self/exe")
-	if err != nil { // its directory is closed to this user
+	if err != nil { // this user may not enter its directory
 		self = copySelf(t)
 	}
 	s := plain(append([]string{"/run/helper"}, args...)...)
@@ -119,7 +120,7 @@ func copySelf(t *testing.T) string {
 	return name
 }
 
-// output runs a command in a box and returns what it wrote.
+// output runs a command in a box and returns its output.
 func output(t *testing.T, s box.Spec, o box.Options) (string, box.Exit) {
 	t.Helper()
 	need(t)
@@ -145,7 +146,7 @@ func output(t *testing.T, s box.Spec, o box.Options) (string, box.Exit) {
 	return string(text), exit
 }
 
-// expect runs a line and wants an exact output.
+// expect runs a shell line and checks its exact output.
 func expect(t *testing.T, s box.Spec, want string) {
 	t.Helper()
 	out, exit := output(t, s, box.Options{})
@@ -208,7 +209,7 @@ func TestStreams(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text, _ := io.ReadAll(r); string(text) != "x\n" { // comes back although the command sleeps
+		if text, _ := io.ReadAll(r); string(text) != "x\n" { // returns although the command sleeps
 			t.Errorf("%q", text)
 		}
 		if err := b.Kill(); err != nil {

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// capabilityNames are the kernel's, by number.
+// capabilityNames are the kernel's names, by number.
 var capabilityNames = strings.Fields(`CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE
 NET_BIND_SERVICE NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHROOT SYS_PTRACE SYS_PACCT SYS_ADMIN
 SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE MAC_ADMIN SYSLOG
 WAKE_ALARM BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE`)
 
-// capability is the number of a name such as "CAP_CHOWN".
+// capability returns the number of a name such as "CAP_CHOWN".
 func capability(name string) (int, error) {
 	short := strings.TrimPrefix(name, "CAP_")
 	for i, n := range capabilityNames {
@@ -27,7 +27,8 @@ func capability(name string) (int, error) {
 	return 0, fmt.Errorf("unknown capability %q", name)
 }
 
-// stageCapabilities are what the stage keeps over its namespaces when it is executed as an ordinary user.
+// stageCapabilities are the capabilities that the stage keeps over its namespaces when it is
+// executed as an ordinary user.
 func stageCapabilities(s Spec) []uintptr {
 	out := []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_KILL, unix.CAP_SETPCAP,
 		unix.CAP_NET_BIND_SERVICE, unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_SYS_CHROOT, unix.CAP_SYS_ADMIN, unix.CAP_SYS_RESOURCE}
@@ -39,7 +40,7 @@ func stageCapabilities(s Spec) []uintptr {
 	return out
 }
 
-// drop leaves the calling thread, and what it executes, with the capabilities named.
+// drop leaves the calling thread, and the programs that it executes, only the named capabilities.
 func drop(keep []string) error {
 	var mask uint64
 	for _, name := range keep {
@@ -57,7 +58,7 @@ func drop(keep []string) error {
 			if err == unix.EINVAL { // the kernel has no more
 				break
 			}
-			if err == unix.EPERM { // an ordinary user without namespaces: no_new_privs must do
+			if err == unix.EPERM { // an ordinary user without namespaces: no_new_privs is enough
 				break
 			}
 			return os.NewSyscallError("drop capability", err)

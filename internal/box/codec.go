@@ -9,13 +9,14 @@ import (
 	"reflect"
 )
 
-// What the two processes of a box tell each other is written field by field, in the order of the fields: both are of
-// one build. Package encoding/json would first learn each type, in each process, which takes longer than the mounts.
+// The two processes of a box send each other structs, field by field, in the order of the fields.
+// This works because both are of one build. Package encoding/json would first analyse each type, in
+// each process, which takes longer than the mounts.
 
-// errMessage is of data that encode has not written.
+// errMessage means that encode has not written the data.
 var errMessage = errors.New("the message can't be read")
 
-// encode appends what v, a struct of the kinds below, holds.
+// encode appends the content of v, a struct of the kinds below.
 func encode(b []byte, v any) []byte { return appendValue(b, reflect.ValueOf(v)) }
 
 func appendValue(b []byte, v reflect.Value) []byte {
@@ -34,7 +35,7 @@ func appendValue(b []byte, v reflect.Value) []byte {
 	case reflect.String:
 		b = binary.AppendUvarint(b, uint64(v.Len()))
 		return append(b, v.String()...)
-	case reflect.Slice: // nil and empty differ: seccomp.Filter.Sockets
+	case reflect.Slice: // nil and empty are different: seccomp.Filter.Sockets
 		if v.IsNil() {
 			return append(b, 0)
 		}
@@ -63,7 +64,7 @@ func appendEach(b []byte, v reflect.Value) []byte {
 	return b
 }
 
-// decode reads into v, a pointer, what encode has written of the same type.
+// decode reads data that encode wrote from the same type. v is a pointer.
 func decode(b []byte, v any) error {
 	d := decoder{b}
 	if !d.value(reflect.ValueOf(v).Elem()) || len(d.rest) > 0 {
@@ -72,7 +73,7 @@ func decode(b []byte, v any) error {
 	return nil
 }
 
-// decoder holds what is still to be read. Its methods report whether it was there.
+// decoder holds the unread data. Its methods report whether enough data was left.
 type decoder struct{ rest []byte }
 
 func (d *decoder) value(v reflect.Value) bool {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// fill gives every field that there is a value of its own.
+// fill gives every field a value of its own.
 func fill(v reflect.Value, next *int64) {
 	*next++
 	switch v.Kind() {
@@ -53,7 +53,7 @@ func TestEveryFieldReachesTheOtherProcess(t *testing.T) {
 			if !reflect.DeepEqual(got.Interface(), v.Interface()) {
 				t.Errorf("%s: got %+v, want %+v", typ, got.Elem(), v.Elem())
 			}
-			for n := range data { // a part of it is none, and nothing panics
+			for n := range data { // a part of a message is an error, and never panics
 				if decode(data[:n], reflect.New(typ).Interface()) == nil {
 					t.Fatalf("%s: the first %d of %d bytes are a message", typ, n, len(data))
 				}

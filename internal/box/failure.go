@@ -11,7 +11,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// fault makes an error of the stage fit for the socket.
+// fault turns an error of the stage into a form for the socket.
 func fault(op string, err error) *failure {
 	f := &failure{Op: op, Text: err.Error()}
 	var known *carrel.Error
@@ -29,7 +29,7 @@ func fault(op string, err error) *failure {
 	return f
 }
 
-// err is the error for the caller of Start.
+// err returns the error for the caller of Start.
 func (f *failure) err() error {
 	if f.Exec {
 		return &os.PathError{Op: "exec", Path: f.Path, Err: syscall.Errno(f.Errno)}
@@ -45,7 +45,7 @@ func (f *failure) err() error {
 	return &carrel.Error{Op: op, Kind: kind, Err: &cause{f.Text, syscall.Errno(f.Errno)}, Hint: f.Hint}
 }
 
-// cause keeps the text and the number of an error from the stage.
+// cause holds the text and the number of an error from the stage.
 type cause struct {
 	text  string
 	errno syscall.Errno
@@ -53,7 +53,7 @@ type cause struct {
 
 func (c *cause) Error() string { return c.text }
 
-// Unwrap gives the system's error, for errors.Is.
+// Unwrap returns the system's error, for errors.Is.
 func (c *cause) Unwrap() error {
 	if c.errno == 0 {
 		return nil

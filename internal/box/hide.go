@@ -14,7 +14,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/ns"
 )
 
-// Indices of builder.mask: what is laid over hidden things.
+// Indices of builder.mask: the masks that are mounted over hidden paths.
 const (
 	closedFile = iota
 	closedDir
@@ -22,8 +22,8 @@ const (
 	blankDir
 )
 
-// makeMasks makes an empty filesystem with a file and a directory that nobody may open, and a blank one of
-// each. It is mounted at /dev/shm, where the real one is laid over it at once.
+// makeMasks makes a small filesystem with a file and a directory that nobody may open, and a blank
+// one of each. It mounts it at /dev/shm. The real /dev/shm is mounted over it later.
 func (b *builder) makeMasks() error {
 	if err := unix.Mount("tmpfs", "/dev/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700,size=64m"); err != nil {
 		return &os.PathError{Op: "mount tmpfs", Path: "/dev/shm", Err: err}
@@ -62,7 +62,7 @@ func (b *builder) makeMasks() error {
 	return ns.AttrPath("/dev/shm", ns.ReadOnly, false)
 }
 
-// write makes one of the files that mounts show.
+// write makes one of the files for ReadFile mounts.
 func (b *builder) write(i int, text string) error {
 	path := "/dev/shm/" + strconv.Itoa(i)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
@@ -76,11 +76,11 @@ func (b *builder) write(i int, text string) error {
 	return nil
 }
 
-// replaced is how often what is to be hidden may be removed, or have another file renamed over it, between the look and
-// the mount, before the box is given up.
+// replaced bounds the retries of a mask. A hidden file may be removed, or replaced by a rename,
+// between the check and the mount. After that many retries the box is given up.
 const replaced = 100
 
-// cover lays a mask over a path, which may be missing.
+// cover mounts a mask over a path. The path may be missing.
 func (b *builder) cover(path string, blank bool) (err error) {
 	for range replaced {
 		if err = b.coverOnce(path, blank); !errors.Is(err, unix.ENOENT) {
@@ -114,15 +114,16 @@ func (b *builder) coverOnce(path string, blank bool) error {
 	return nil
 }
 
-// hidden opens what is to be hidden; -1 if there is nothing. A link is followed: nothing can be laid over the link itself,
-// and to hide more than was meant takes nothing from anybody but the command.
+// hidden opens a path that must be hidden; -1 if nothing is there. It follows a link, because a
+// mask can't be mounted over the link itself. If that hides too much, only the command loses
+// something.
 func hidden(path string) (fd int, isDir bool, err error) {
 	fd, err = ns.Open(path)
 	if errors.Is(err, unix.ELOOP) {
 		fd, err = unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	}
 	switch {
-	// What the stage can't reach the command can't either.
+	// If the stage can't reach it, the command can't either.
 	case ns.Missing(err), errors.Is(err, unix.EACCES), errors.Is(err, unix.ELOOP):
 		return -1, false, nil
 	case err != nil:
@@ -149,7 +150,8 @@ func (b *builder) hide() error {
 	return nil
 }
 
-// gatherFuse opens what the filesystem is made of that tells who touches it, while there is a /dev/fuse.
+// gatherFuse opens /dev/fuse while it is still visible. The filesystem that reports touches of
+// hidden files needs it.
 func (b *builder) gatherFuse() {
 	f, err := denyfs.Open()
 	if err != nil {
@@ -159,7 +161,7 @@ func (b *builder) gatherFuse() {
 	b.fuse = f
 }
 
-// mountFuse mounts it at /dev/shm, as the masks.
+// mountFuse mounts that filesystem at /dev/shm, to be used as masks.
 func (b *builder) mountFuse() {
 	if b.fuse == nil {
 		return
@@ -174,7 +176,8 @@ func (b *builder) mountFuse() {
 	}
 }
 
-// hideTelling is hide with masks that tell. The host's process, which answers for them, is given the descriptor first.
+// hideTelling is hide with masks that report touches. The host's process serves them, so it gets
+// the descriptor first.
 func (b *builder) hideTelling() error {
 	var list, at []int
 	for i, h := range b.Spec.Hidden {
@@ -210,7 +213,7 @@ func (b *builder) hideTelling() error {
 	denyfs.Learn(b.fuseDir)
 	for i, fd := range at {
 		err := b.laymask(i, fd)
-		if errors.Is(err, unix.ENOENT) { // it was removed or replaced meanwhile: what is there now gets a mask that does not tell
+		if errors.Is(err, unix.ENOENT) { // it was replaced: use a silent mask
 			err = b.cover(b.Spec.Hidden[index(list[i])].Path, false)
 		}
 		if err != nil {
@@ -220,7 +223,8 @@ func (b *builder) hideTelling() error {
 	return nil
 }
 
-// index is the place in Spec.Hidden of an entry of a list of masks: directories are written as -1-i.
+// index returns the index in Spec.Hidden of an entry of a list of masks. Directories are written as
+// -1-i.
 func index(entry int) int {
 	if entry < 0 {
 		return -1 - entry

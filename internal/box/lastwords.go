@@ -13,13 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A stage that crashes has nobody to tell: the standard streams are the command's, and are let go once it runs. Go's runtime
-// writes its last words to a piece of memory besides, which whoever wonders about the end reads.
+// A stage that crashes can't report it on the standard streams: they belong to the command, and the
+// stage closes them once it runs. So Go's runtime also writes its crash report to a memory file,
+// which this package reads when the box ends without a reason.
 
-// maxLastWords bounds them, in bytes.
+// maxLastWords bounds the crash report, in bytes.
 const maxLastWords = 8 << 10
 
-// newLastWords makes the piece of memory. It can't grow.
+// newLastWords makes the memory file. It can't grow.
 func newLastWords() (int, error) {
 	fd, err := unix.MemfdCreate("last words", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -35,14 +36,15 @@ func newLastWords() (int, error) {
 	return fd, nil
 }
 
-// keepLastWords, in the stage, has the runtime write them. The command does not get the descriptor.
+// keepLastWords makes the runtime write its crash report to the memory file. It runs in the stage.
+// The command does not get the descriptor.
 func keepLastWords() {
 	f := os.NewFile(wordsFD, "last words")
 	_ = debug.SetCrashOutput(f, debug.CrashOptions{}) // has a copy of its own
 	_ = f.Close()
 }
 
-// wordless is why a stage ended that did not say why.
+// wordless returns the error for a stage that ended without giving a reason.
 func (b *Box) wordless(ws syscall.WaitStatus) error {
 	how := "exit " + strconv.Itoa(ws.ExitStatus())
 	if ws.Signaled() {

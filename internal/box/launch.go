@@ -17,7 +17,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 )
 
-// execError is why the command could not be executed.
+// execError is the reason why the command could not be executed.
 type execError struct {
 	path  string
 	errno syscall.Errno
@@ -25,7 +25,8 @@ type execError struct {
 
 func (e *execError) Error() string { return "exec " + e.path + ": " + e.errno.Error() }
 
-// launch restricts this thread, starts the command, which inherits every restriction, and tells.
+// launch restricts this thread, starts the command, which inherits every restriction, and reports
+// the start.
 func (b *builder) launch() error {
 	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -102,12 +103,12 @@ func (b *builder) become(path string) error {
 	return failedExec(path, syscall.Exec(path, b.Spec.Args, b.Spec.Env))
 }
 
-// hand keeps a descriptor to be given to the host's process.
+// hand adds a descriptor to those for the host's process.
 func (b *builder) hand(name string, fd int) {
 	b.handed, b.fds = append(b.handed, name), append(b.fds, fd)
 }
 
-// tell gives the host's process all it needs, in one message.
+// tell sends all these descriptors to the host's process, in one message.
 func (b *builder) tell() error {
 	err := b.conn.send(message{Word: started, Handed: b.handed, Missing: b.missing, PID: b.command}, b.fds...)
 	for _, fd := range b.fds {
@@ -117,7 +118,8 @@ func (b *builder) tell() error {
 	return err
 }
 
-// letGo closes what only the command should hold: whoever reads its output must see its end.
+// letGo closes the standard streams here. Only the command should hold them, so that a reader of
+// its output sees the end.
 func (b *builder) letGo() {
 	if b.null < 0 {
 		return
@@ -141,10 +143,11 @@ func (b *builder) parkMounts() {
 	_ = unix.Close(fd)
 }
 
-// restrict takes every right from this thread.
+// restrict takes all rights from this thread.
 func (b *builder) restrict() error {
 	b.parkMounts()
-	// For letGo: this thread's own calls are watched, too, once the filter is there.
+	// letGo needs it. Open it now: after the filter is installed, this thread's own calls are
+	// watched, too.
 	b.null, _ = unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if !b.Spec.Privileges {
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -156,7 +159,7 @@ func (b *builder) restrict() error {
 		return fmt.Errorf("landlock: %w", err)
 	}
 	b.missing = append(b.missing, missing...)
-	if b.Spec.Privileges { // with them the filter needs a right
+	if b.Spec.Privileges { // without no_new_privs, installing the filter needs a capability
 		if err := b.filter(); err != nil {
 			return err
 		}
@@ -168,14 +171,15 @@ func (b *builder) restrict() error {
 	return b.filter()
 }
 
-// filter installs the filter of system calls. What this thread does afterwards it must allow without asking.
+// filter installs the system call filter. The filter must allow this thread's later calls without
+// asking the listener.
 func (b *builder) filter() error {
 	f := b.Spec.Seccomp
 	if !b.Watch {
 		f = f.Quiet()
 	}
 	listener, err := seccomp.Install(f)
-	if errors.Is(err, unix.EBUSY) { // a box in a box: there is one listener for all
+	if errors.Is(err, unix.EBUSY) { // a box in a box: they have one listener
 		b.missing = append(b.missing, "what the box refuses is not reported: it lies in another box that is watched")
 		_, err = seccomp.Install(f.Quiet())
 	}
@@ -188,7 +192,7 @@ func (b *builder) filter() error {
 	return nil
 }
 
-// find looks for the command as execvp does.
+// find looks for the command like execvp.
 func (b *builder) find() (string, error) {
 	name := b.Spec.Args[0]
 	if strings.Contains(name, "/") {

@@ -22,7 +22,7 @@ import (
 
 func init() { helpers["parent"] = parent }
 
-// parent starts a box whose command has children, says which processes there are, and waits.
+// parent starts a box whose command has children, prints the pids, and waits.
 func parent() {
 	s := plain("/bin/sh", "-c", "sleep 1000 & setsid sleep 1000 & exec sleep 1000")
 	s.Light = len(os.Args) > 2
@@ -86,7 +86,7 @@ func TestEndsWithItsParent(t *testing.T) {
 	}
 }
 
-// descendants are a process and all below it.
+// descendants returns a process and all its descendants.
 func descendants(pid int) []int {
 	out := []int{pid}
 	for i := 0; i < len(out); i++ {
@@ -110,7 +110,7 @@ func TestBackgroundEndsWithTheCommand(t *testing.T) {
 	for _, light := range []bool{false, true} {
 		s := shell("sleep 1000 & setsid sleep 1000 & echo $!")
 		s.Light = light
-		out, exit := output(t, s, box.Options{}) // its output ends only when they do
+		out, exit := output(t, s, box.Options{}) // output returns only after they have ended
 		if exit.Code != 0 || out == "" {
 			t.Errorf("%q %+v", out, exit)
 		}
@@ -187,7 +187,7 @@ func TestMemoryLimit(t *testing.T) {
 		t.Run("group "+group, func(t *testing.T) {
 			s := shell("head -c 400m /dev/zero | tail -c 400m > /dev/null; sleep 1; echo alive; sleep 1000")
 			s.Limits = box.Limits{Memory: 64 << 20, Timeout: 60 * time.Second}
-			if group != "" && os.Geteuid() == 0 { // the kernel ends the greedy one alone
+			if group != "" && os.Geteuid() == 0 { // the kernel ends only the process that uses too much
 				s.Args[2] = "head -c 400m /dev/zero | tail -c 400m > /dev/null; echo alive"
 			}
 			_, exit := output(t, s, box.Options{Cgroup: group})
@@ -280,7 +280,8 @@ func TestDetached(t *testing.T) {
 
 var _ = io.Discard
 
-// A stage that crashes while the command runs has let the standard streams go. SIGQUIT makes Go's runtime crash.
+// TestCrashIsTold crashes a stage while the command runs. The stage no longer has the standard
+// streams then. SIGQUIT makes Go's runtime crash.
 func TestCrashIsTold(t *testing.T) {
 	need(t)
 	b, err := box.Start(t.Context(), plain("/bin/sleep", "1000"), box.Options{})

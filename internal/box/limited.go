@@ -20,7 +20,8 @@ import (
 // boxes counts the boxes of this process, for the names of their groups.
 var boxes atomic.Int64
 
-// prepare makes the group that bounds the box, or chooses what stands in for one.
+// prepare makes the group that bounds the box. For controllers without a group it chooses a
+// replacement.
 func (b *Box) prepare() {
 	l := b.spec.Limits
 	if l.Memory == 0 && l.Pids == 0 && l.CPUs == 0 {
@@ -35,7 +36,7 @@ func (b *Box) prepare() {
 			has = b.groups.Has
 		}
 	}
-	if late { // until then, and if there is no group to be had, what follows has to do
+	if late { // these replacements work until the group exists, or without it
 		defer func() { b.missing, b.late = nil, true }()
 	}
 	if l.Memory > 0 && !has(cgroup.Memory) {
@@ -56,10 +57,12 @@ func (b *Box) prepare() {
 	}
 }
 
-// stageThreads is room for the stage among the tasks that RLIMIT_NPROC counts.
+// stageThreads is the number of tasks that the stage itself may need of those that RLIMIT_NPROC
+// counts.
 const stageThreads = 24
 
-// countProcesses bounds them by RLIMIT_NPROC, which is counted in the box's own user namespace.
+// countProcesses bounds the number of processes with RLIMIT_NPROC. The kernel counts it in the
+// box's own user namespace.
 func (b *Box) countProcesses() {
 	switch {
 	case os.Geteuid() == 0 && len(b.spec.UIDMap) == 0:
@@ -71,7 +74,7 @@ func (b *Box) countProcesses() {
 	}
 }
 
-// makeGroup makes a group with the limits; none where this host gives none.
+// makeGroup makes a group with the limits. If this host gives none, there is no group.
 func (b *Box) makeGroup() error {
 	h, err := cgroup.Open(b.options.Cgroup)
 	if err != nil {
@@ -90,8 +93,9 @@ func (b *Box) makeGroup() error {
 	return nil
 }
 
-// joinLate puts a box that has lived for a while into a group with all that it is by then. What a task starts after it was
-// moved is born inside, and the group's own limit holds for that: so the rounds end, however fast the box forks.
+// joinLate puts a running box, with all its processes, into a group. It works in rounds. A process
+// that a moved task starts is born in the group, and the group's own limit bounds it. So the rounds
+// end, however fast the box forks.
 func (b *Box) joinLate() {
 	wait := time.NewTimer(b.options.CgroupAfter)
 	defer wait.Stop()
@@ -118,7 +122,7 @@ func (b *Box) joinLate() {
 	b.grouped.Store(b.groups.Has(cgroup.Memory))
 }
 
-// release removes the group, and says what its limits ended.
+// release removes the group, and reports the processes that its limits ended.
 func (b *Box) release() {
 	if b.group == nil {
 		return
@@ -137,7 +141,7 @@ func (b *Box) release() {
 	b.group = nil
 }
 
-// note tells of a limit, once each; ends marks it as what ended the box.
+// note reports a limit, once each. ends says that the limit ended the box.
 func (b *Box) note(name, value string, ends bool) {
 	b.mu.Lock()
 	told := b.told[name]
@@ -160,9 +164,10 @@ func (b *Box) ended(name, value string) {
 	_ = b.Kill()
 }
 
-// watchMemory ends the box when it has too much. Shared memory counts by the filesystems that hold it.
+// watchMemory ends the box when it exceeds its memory limit. Shared memory is counted through the
+// filesystems that hold it.
 func (b *Box) watchMemory(stop <-chan struct{}) {
-	const fill = 4 << 30 // bytes per second: two processors that do nothing else
+	const fill = 4 << 30 // bytes per second: two processors that only fill memory
 	const often, seldom = 2 * time.Millisecond, 100 * time.Millisecond
 	most := b.spec.Limits.Memory
 	for left := most; ; {
@@ -181,7 +186,7 @@ func (b *Box) watchMemory(stop <-chan struct{}) {
 	}
 }
 
-// used is the memory of the command and what descends from it, and of the box's own filesystems.
+// used is the memory of the command with its descendants, and of the box's own filesystems.
 func (b *Box) used() int64 {
 	var sum int64
 	for _, pid := range proc.Tree(b.stage) {
@@ -206,7 +211,7 @@ func (b *Box) used() int64 {
 	return sum
 }
 
-// bytesText is a size for people.
+// bytesText formats a size for people.
 func bytesText(n int64) string {
 	if n >= 1<<20 {
 		return strconv.FormatInt(n>>20, 10) + " MiB"
@@ -214,7 +219,8 @@ func bytesText(n int64) string {
 	return strconv.FormatInt(n, 10) + " bytes"
 }
 
-// Freeze stops every process inside, as far as this process can see them: it looks until it finds no new one.
+// Freeze stops every process inside that this process can see. It repeats this until it finds no
+// new one.
 func (b *Box) Freeze() error { return b.stopAll(unix.SIGSTOP) }
 
 // Thaw undoes Freeze.

@@ -11,10 +11,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
-// limits bounds this process and what it starts.
+// limits sets the limits of this process and its later children.
 func (b *builder) limits() error {
-	// A core file would be written by the kernel's pattern, perhaps by a program outside. With a limit of
-	// one byte none is: https://man7.org/linux/man-pages/man5/core.5.html
+	// The kernel would write a core file by its own pattern, perhaps through a program outside.
+	// With a limit of one byte it writes none: https://man7.org/linux/man-pages/man5/core.5.html
 	set := map[int]uint64{unix.RLIMIT_CORE: 1}
 	if n := b.Spec.Limits.FileSize; n > 0 {
 		set[unix.RLIMIT_FSIZE] = uint64(n)
@@ -38,7 +38,7 @@ func (b *builder) limits() error {
 	return b.processors()
 }
 
-// processors keeps this thread, and what it starts, to so many processors.
+// processors limits this thread, and its later children, to a number of processors.
 func (b *builder) processors() error {
 	if b.CPUs == 0 {
 		return nil
@@ -47,7 +47,7 @@ func (b *builder) processors() error {
 	if err := unix.SchedGetaffinity(0, &have); err != nil {
 		return os.NewSyscallError("sched_getaffinity", err)
 	}
-	// Not always the first ones: other boxes are there too.
+	// Don't always choose the first ones, because other boxes use them, too.
 	const most = len(have) * 64
 	for i, n := os.Getppid(), 0; n < most && want.Count() < b.CPUs; i, n = i+1, n+1 {
 		if have.IsSet(i % most) {
@@ -57,8 +57,9 @@ func (b *builder) processors() error {
 	return os.NewSyscallError("sched_setaffinity", unix.SchedSetaffinity(0, &want))
 }
 
-// killAll ends what a box without a pid namespace has started: all of it becomes this process's child
-// when its parent dies, for stage made it a reaper. Two threads may be here.
+// killAll ends all processes that a box without a pid namespace has started. stage made this
+// process a reaper, so each of them becomes its child when its own parent dies. Two threads may
+// call killAll at once.
 func (b *builder) killAll() {
 	for {
 		for _, pid := range proc.Children(os.Getpid()) {

@@ -12,15 +12,15 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
-// order is what the stage is told, in a sealed memory file.
+// order holds the stage's instructions, in a sealed memory file.
 type order struct {
 	Spec  Spec
-	User  bool   // it is in a user namespace of its own
-	Watch bool   // somebody answers the calls that the filter watches
-	Touch bool   // somebody wants to know who touches what is hidden
+	User  bool   // the stage is in a user namespace of its own
+	Watch bool   // the host answers the calls that the filter watches
+	Touch bool   // the host wants reports of touches of hidden files
 	Stay  bool   // the box outlives the host's process
 	NProc uint64 // RLIMIT_NPROC, 0 for none
-	CPUs  int    // processors that it may use, 0 for all
+	CPUs  int    // number of processors that it may use; 0 for all
 }
 
 // The descriptors of the stage beside the standard streams.
@@ -29,21 +29,21 @@ const (
 	wordsFD   = 4 // see lastwords.go
 )
 
-// word says what a message is.
+// word is the kind of a message.
 type word string
 
-// What the stage says, and what it is asked.
+// Messages from the stage, and requests to it.
 const (
 	failed  word = "failed"  // Failure; the box is not built
 	started word = "started" // with descriptors, in the order of Handed
 	exited  word = "exited"  // Code, Signal
 	stopped word = "stopped"
-	named   word = "named" // Text is the name that was looked up
-	masks   word = "masks" // with the descriptor of /dev/fuse; Masks says which
+	named   word = "named" // Text is a name that a program looked up
+	masks   word = "masks" // with the descriptor of /dev/fuse; Masks lists the masks
 	kill    word = "kill"
 	end     word = "end"
 	dial    word = "dial"  // ID, Port; the answer has a descriptor or Failure
-	ordered word = "order" // the first, with the descriptor of the order and those of Streams
+	ordered word = "order" // the first; with the descriptors of the order and of Streams
 )
 
 // message is one datagram between the stage and the host's process.
@@ -59,11 +59,11 @@ type message struct {
 	PID     int
 	Port    uint16
 	ID      int
-	Streams []int // which of the standard streams are not /dev/null
-	Masks   []int // indices of Spec.Hidden, which are directories if negative (-1-index)
+	Streams []int // the standard streams that are not /dev/null
+	Masks   []int // indices of Spec.Hidden; negative for directories (-1-index)
 }
 
-// failure is an error that crosses the socket.
+// failure is an error in the form for the socket.
 type failure struct {
 	Op, Path string
 	Errno    int
@@ -104,14 +104,15 @@ func (c *conn) send(m message, fds ...int) error {
 	}
 }
 
-// receive waits for a message. One with Word "" means that the other end is closed.
+// receive waits for a message. A message with Word "" means that the other end is closed.
 func (c *conn) receive(b []byte) (m message, fds []int, err error) {
 	oob := make([]byte, unix.CmsgSpace(4*8))
 	var n, oobn int
 	for {
 		n, oobn, _, _, err = unix.Recvmsg(c.fd, b, oob, unix.MSG_CMSG_CLOEXEC)
-		// The other end closed before it had read all that it was sent: the kernel says so first, once, and then hands out what was sent
-		// from there, the word of the command's end among it.
+		// ECONNRESET means that the other end closed before it had read everything. The kernel
+		// returns this error first, and only once. Then it hands out the messages sent before the
+		// close, for example that the command has ended.
 		if err != unix.EINTR && err != unix.ECONNRESET {
 			break
 		}

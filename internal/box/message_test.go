@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLastMessage: what an end said before it closed is heard, also when it closed without having read all that it was sent, as a stage does
-// whose command ends while a signal for it is on its way.
+// TestLastMessage checks that messages sent before a close are received, even if the closed end had
+// unread messages. A stage closes like that when its command ends while a signal for the command is
+// on its way.
 func TestLastMessage(t *testing.T) {
 	for _, unread := range []int{0, 1, 3} {
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)

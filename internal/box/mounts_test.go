@@ -16,7 +16,7 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// files makes a directory with files; names that end with a slash are directories.
+// files makes a directory with files. Names that end with a slash are directories.
 func files(t *testing.T, names ...string) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -188,7 +188,7 @@ func TestEmptyRoot(t *testing.T) {
 	s.Root, s.Dir = box.Root{}, dir+"/proj"
 	s.Mounts = []box.Mount{{Kind: box.ReadOnly, Source: "/usr", Target: "/usr"}, {Kind: box.ReadOnly, Source: "/lib64", Target: "/lib64", Optional: true},
 		{Kind: box.ReadOnly, Source: s.Dir, Target: s.Dir}}
-	for _, d := range []string{"/lib", "/bin"} { // links, or old systems' directories
+	for _, d := range []string{"/lib", "/bin"} { // links, or directories on old systems
 		if info, err := os.Lstat(d); err == nil && info.IsDir() {
 			s.Mounts = append(s.Mounts, box.Mount{Kind: box.ReadOnly, Source: d, Target: d})
 		}

@@ -14,11 +14,12 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/ns"
 )
 
-// maxNames is how many different names are told of: the command chooses them.
+// maxNames bounds the number of different names that are reported, because the command chooses
+// them.
 const maxNames = 256
 
-// names answers every question for a name with "there is none", at once: a program that waited for
-// an answer would look as if it hung.
+// names answers every lookup of a name at once with "there is none". A program that waited for an
+// answer would seem to hang.
 func (b *builder) names() {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err == nil {
@@ -52,8 +53,8 @@ func (b *builder) names() {
 	}()
 }
 
-// refuseName makes the answer to a question, and its name; nil if it is none.
-// https://www.rfc-editor.org/rfc/rfc1035#section-4
+// refuseName makes the answer to a question, and returns the question's name. It returns nil if q
+// is no question. https://www.rfc-editor.org/rfc/rfc1035#section-4
 func refuseName(q []byte) (reply []byte, name string) {
 	const header = 12
 	if len(q) < header || q[2]&0x80 != 0 || q[4] != 0 || q[5] != 1 {
@@ -80,7 +81,7 @@ func refuseName(q []byte) (reply []byte, name string) {
 		return nil, ""
 	}
 	reply = append([]byte(nil), q[:at]...)
-	reply[2] = q[2]&0x79 | 0x80 // an answer; opcode and "recursion desired" as asked
+	reply[2] = q[2]&0x79 | 0x80 // a response; opcode and "recursion desired" as in q
 	reply[3] = 0x83             // recursion available, no such name
 	for i := 6; i < header; i++ {
 		reply[i] = 0
@@ -88,7 +89,7 @@ func refuseName(q []byte) (reply []byte, name string) {
 	return reply, strings.ToValidUTF8(strings.Join(labels, "."), "?")
 }
 
-// resolver lays our file over /etc/resolv.conf, or where that points to.
+// resolver mounts our file over /etc/resolv.conf, or over the file that it links to.
 func (b *builder) resolver() error {
 	from, have := b.files[resolvConf]
 	if !have {
@@ -110,7 +111,7 @@ func (b *builder) resolver() error {
 	}
 	target, err := b.target(path, false)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-		return nil // no such file in this root: the C library then asks 127.0.0.1
+		return nil // this root has no such file; the C library then uses 127.0.0.1
 	}
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/tap"
 )
 
-// network brings the box's own loopback up, and its link.
+// network brings up the box's own loopback and its link.
 func (b *builder) network() error {
 	switch b.Spec.Network {
 	case Closed:
@@ -26,7 +26,7 @@ func (b *builder) network() error {
 	return nil
 }
 
-// loopback brings lo up, which gives it its addresses.
+// loopback brings lo up; the kernel then gives it its addresses.
 func loopback() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -64,7 +64,7 @@ func (b *builder) makeLink() error {
 // resolvConf is the index of our own file among builder.files.
 const resolvConf = -1
 
-// resolvText is the content of /etc/resolv.conf, "" to leave it.
+// resolvText is the content for /etc/resolv.conf; "" leaves it as it is.
 func (b *builder) resolvText() string {
 	switch b.Spec.Network {
 	case Closed:
@@ -72,7 +72,7 @@ func (b *builder) resolvText() string {
 	case Wired:
 		return "nameserver " + driver.GatewayIPv4 + "\n"
 	}
-	text, _ := os.ReadFile("/etc/resolv.conf") // it may lie in /run, which is not the host's any more
+	text, _ := os.ReadFile("/etc/resolv.conf") // it may be a link to /run, which is not the host's any more
 	return string(text)
 }
 

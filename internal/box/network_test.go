@@ -21,7 +21,7 @@ import (
 
 func init() { helpers["serve"] = serve }
 
-// serve answers on a port inside.
+// serve answers connections on a port inside.
 func serve() {
 	l, err := net.Listen("tcp", os.Args[2])
 	if err != nil {

@@ -17,9 +17,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/reexec"
 )
 
-// Probe says why this host gives no boxes to this user, or nil: no user namespaces (and which of AppArmor, sysctl, seccomp or a container
-// says so), no /proc that can be mounted. It starts nothing that stays. The error is Unsupported with a hint that names the change.
-// A program whose main does not run Parts learns only whether there are namespaces.
+// Probe returns nil if this host can make boxes for this user. Otherwise it returns an Unsupported
+// error with a hint that names the remedy. Reasons are missing user namespaces (because of
+// AppArmor, a sysctl, seccomp or a container) or a /proc that can't be mounted. Probe leaves no
+// process running. If the program's main does not run Parts, Probe tests only the namespaces.
 func Probe(ctx context.Context) error {
 	s := Spec{Args: []string{"/"}, Root: Root{Host: true}, Network: Closed}
 	if !reexec.Ready() {
@@ -50,7 +51,7 @@ func namespaces() error {
 			_, _ = syscall.Wait4(pid, nil, 0, nil)
 			return nil
 		}
-		if errors.Is(err, unix.ENOTDIR) { // it came as far as the directory, which is none
+		if errors.Is(err, unix.ENOTDIR) { // it got as far as Dir, which is no directory
 			return nil
 		}
 		last = err
@@ -58,11 +59,11 @@ func namespaces() error {
 	return unsupported(last)
 }
 
-// Inside reports whether this process runs in a box already, or in something like one, where namespaces are closed: no new
-// privileges, and a filter of system calls.
+// Inside reports whether this process already runs in a box, or in something similar where
+// namespaces are closed: it has no_new_privs and a system call filter.
 func Inside() bool { return statusIs("NoNewPrivs", "1") && statusIs("Seccomp", "2") }
 
-// statusIs looks a line of /proc/self/status up.
+// statusIs compares the value of a line in /proc/self/status.
 func statusIs(key, value string) bool {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -76,7 +77,7 @@ func statusIs(key, value string) bool {
 	return false
 }
 
-// unsupported says why there are no namespaces here.
+// unsupported returns the error for a host without namespaces, with the reason.
 func unsupported(err error) error {
 	return &carrel.Error{Op: "build box", Kind: carrel.Unsupported, Err: fmt.Errorf("new namespaces: %w", err), Hint: remedy(err, sysctl, statusIs)}
 }
@@ -90,7 +91,7 @@ func sysctl(name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// remedy is what to change so that namespaces can be made.
+// remedy is the change to the host after which namespaces can be made.
 func remedy(err error, sysctl func(string) string, status func(key, value string) bool) string {
 	switch {
 	case sysctl("user.max_user_namespaces") == "0" || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EUSERS):

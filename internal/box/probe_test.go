@@ -38,7 +38,7 @@ func TestRemedies(t *testing.T) {
 
 func TestProbe(t *testing.T) {
 	if err := namespaces(); err != nil {
-		t.Log(err) // a host that has none: it says why
+		t.Log(err) // a host without boxes: log the reason
 		if !strings.Contains(err.Error(), "namespaces") {
 			t.Error(err)
 		}

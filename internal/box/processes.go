@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// memoryOf is what a process has for itself: pages that belong to no file.
+// memoryOf is a process's own memory: pages that belong to no file.
 func memoryOf(pid int) int64 {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
 	if err != nil {

@@ -35,7 +35,7 @@ type doors struct {
 	open    map[net.Conn]bool
 }
 
-// openDoors listens outside. Nothing is let in before the box runs.
+// openDoors listens outside. It accepts no connection before the box runs.
 func (b *Box) openDoors() error {
 	if len(b.spec.Publish) == 0 {
 		return nil
@@ -51,7 +51,7 @@ func (b *Box) openDoors() error {
 	return nil
 }
 
-// serveDoors lets connections in.
+// serveDoors accepts connections.
 func (b *Box) serveDoors() {
 	if b.doors == nil {
 		return
@@ -63,7 +63,7 @@ func (b *Box) serveDoors() {
 				if errors.Is(err, net.ErrClosed) {
 					return
 				}
-				if err != nil { // no descriptor is free, for example
+				if err != nil { // for example: no free descriptor
 					time.Sleep(10 * time.Millisecond)
 					continue
 				}
@@ -98,7 +98,7 @@ func (b *Box) pass(outside net.Conn, port uint16) {
 	<-done
 }
 
-// relay copies one direction and says when it is over.
+// relay copies one direction and reports its end.
 func relay(dst, src net.Conn) {
 	_, _ = io.Copy(dst, src)
 	if c, ok := dst.(*net.TCPConn); ok {
@@ -130,7 +130,7 @@ func (b *Box) dialInside(port uint16) (net.Conn, error) {
 	return net.FileConn(f)
 }
 
-// answered passes the stage's answer on.
+// answered passes on the stage's answer.
 func (d *doors) answered(id int, f *os.File) {
 	if d != nil {
 		d.mu.Lock()
@@ -162,7 +162,7 @@ func (d *doors) forget(c net.Conn) {
 	delete(d.open, c)
 }
 
-// close ends all connections and waits for it.
+// close closes all connections and waits until they have ended.
 func (d *doors) close() {
 	if d == nil {
 		return
@@ -183,7 +183,7 @@ func (d *doors) close() {
 	d.work.Wait()
 }
 
-// Published are the addresses outside, in the order of Spec.Publish.
+// Published returns the addresses outside, in the order of Spec.Publish.
 func (b *Box) Published() []string {
 	if b.doors == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/ns"
 )
 
-// layers makes another root than this machine's: layers, or nothing at all.
+// layers makes a root that is not this machine's: layers, or an empty directory.
 func (b *builder) layers() error {
 	tree, err := b.rootTree()
 	if err != nil {
@@ -34,7 +34,7 @@ func (b *builder) layers() error {
 		return os.NewSyscallError("fchdir", err)
 	}
 	_ = unix.Close(tree)
-	// The old root comes to lie on the new one and is taken away from there.
+	// The old root then lies over the new one, and is unmounted from there.
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return os.NewSyscallError("pivot_root", err)
 	}
@@ -57,7 +57,7 @@ func (b *builder) layers() error {
 	return nil
 }
 
-// rootTree is the new root, attached nowhere.
+// rootTree makes the new root. It is attached nowhere yet.
 func (b *builder) rootTree() (int, error) {
 	r := b.Spec.Root
 	if len(r.Lower) == 0 {
@@ -73,7 +73,8 @@ func (b *builder) rootTree() (int, error) {
 	return overlayTree(r.Lower, r.Upper, r.Work)
 }
 
-// topLinks are the links of this machine's root directory (/bin is often one), for an empty root.
+// topLinks returns the links in this machine's root directory (/bin is often one), for an empty
+// root.
 func topLinks(r Root) map[string]string {
 	links := map[string]string{}
 	if len(r.Lower) > 0 {
@@ -88,8 +89,8 @@ func topLinks(r Root) map[string]string {
 	return links
 }
 
-// overlayTree makes an overlay. The layers are given as descriptors: no path has to be short or without colons, and
-// none can turn into a link.
+// overlayTree makes an overlay. It passes the layers as descriptors. So a path may be long and
+// contain colons, and can't turn into a link.
 func overlayTree(lower []string, upper, work string) (int, error) {
 	var open []int
 	defer func() {
@@ -117,7 +118,7 @@ func overlayTree(lower []string, upper, work string) (int, error) {
 		names = append(names, name)
 	}
 	options := []ns.Option{{Key: "lowerdir", Value: strings.Join(names[:len(lower)], ":")}}
-	if len(options[0].Value) > 255 { // what fsconfig takes; newer kernels take one layer at a time
+	if len(options[0].Value) > 255 { // longer than fsconfig takes; newer kernels take one layer at a time
 		options = options[:0]
 		for _, n := range names[:len(lower)] {
 			options = append(options, ns.Option{Key: "lowerdir+", Value: n})
@@ -130,13 +131,13 @@ func overlayTree(lower []string, upper, work string) (int, error) {
 	return ns.Filesystem("overlay", ns.NoSUID|ns.NoDev, options...)
 }
 
-// submount is a mount below the target of an overlay, which an overlay does not show.
+// submount is a mount below the target of an overlay. The overlay does not show it.
 type submount struct {
 	path string
 	tree int
 }
 
-// overlay makes the overlay of mount i, and copies what is mounted below its lower directory.
+// overlay makes the overlay of mount i, and copies the mounts below its lower directory.
 func (b *builder) overlay(i int, m Mount) (int, error) {
 	lower := m.Target
 	for _, earlier := range b.Spec.Mounts[:i] {
@@ -151,7 +152,7 @@ func (b *builder) overlay(i int, m Mount) (int, error) {
 	return tree, b.copyBelow(i, lower, m.Target)
 }
 
-// copyBelow copies the mounts below a directory, read-only: what is written there could go into no layer.
+// copyBelow copies the mounts below a directory, read-only: no layer could take writes to them.
 func (b *builder) copyBelow(i int, lower, target string) error {
 	info, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -184,7 +185,7 @@ func (b *builder) copyBelow(i int, lower, target string) error {
 	return nil
 }
 
-// attachBelow puts them where they were.
+// attachBelow attaches these copies in their old places.
 func (b *builder) attachBelow(i int) error {
 	for _, s := range b.below[i] {
 		fd, err := ns.Open(s.path)
@@ -201,7 +202,7 @@ func (b *builder) attachBelow(i int) error {
 	return nil
 }
 
-// unescape undoes the octal of mountinfo.
+// unescape undoes mountinfo's octal escapes.
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s

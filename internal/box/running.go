@@ -29,7 +29,7 @@ type Box struct {
 	stage   int      // pid
 	stagefd int
 	pidfd   int // of the command
-	words   int // what the stage says when it crashes, see lastwords.go
+	words   int // the stage's crash report, see lastwords.go
 	begun   bool
 	missing []string
 
@@ -40,13 +40,13 @@ type Box struct {
 	groups               *cgroup.Hierarchy
 	group                *cgroup.Group
 	order                order
-	measure              bool // the memory, for there is no group that does
-	late                 bool // there may be one later
+	measure              bool // measure the memory, because no group does
+	late                 bool // the group may be made later
 	grouped              atomic.Bool
 	frozen               atomic.Bool
 	work                 sync.WaitGroup
 
-	reaping sync.Mutex // guards stage against signals to a reaped pid
+	reaping sync.Mutex // guards stage: no signal to a reaped pid
 	reaped  bool
 
 	stopping chan struct{} // closed when the stage has ended
@@ -56,11 +56,11 @@ type Box struct {
 	err      error // after done
 
 	mu    sync.Mutex
-	limit string // which limit ended it
+	limit string // the limit that ended it
 	told  map[string]bool
 }
 
-// run begins to serve a box whose command runs.
+// run begins to serve a box. Its command runs already.
 func (b *Box) run(buf []byte) error {
 	if b.listener != nil && b.options.Watch != nil && !b.options.Detach {
 		b.work.Go(func() {
@@ -85,7 +85,7 @@ func (b *Box) run(buf []byte) error {
 	return nil
 }
 
-// serve reads what the stage says until the box has ended.
+// serve reads the stage's messages until the box has ended.
 func (b *Box) serve(buf []byte, timeout *time.Timer) {
 	var last message
 	for {
@@ -122,7 +122,7 @@ func (b *Box) serve(buf []byte, timeout *time.Timer) {
 	close(b.done)
 }
 
-// conclude says how it ended.
+// conclude determines how the box ended.
 func (b *Box) conclude(last message, ws syscall.WaitStatus, ru syscall.Rusage) {
 	b.mu.Lock()
 	b.exit.Limit = b.limit
@@ -143,7 +143,7 @@ func (b *Box) conclude(last message, ws syscall.WaitStatus, ru syscall.Rusage) {
 	}
 }
 
-// handle carries out what the stage asks for.
+// handle carries out a request of the stage.
 func (b *Box) handle(m message, fds []int) {
 	e := b.options.Events
 	switch {
@@ -167,7 +167,7 @@ func (b *Box) handle(m message, fds []int) {
 	}
 }
 
-// serveMasks answers for what is hidden.
+// serveMasks serves the masks over hidden files.
 func (b *Box) serveMasks(list []int, dev *os.File) {
 	table := make([]denyfs.Mask, len(list))
 	index := make([]int, len(list))
@@ -189,9 +189,10 @@ func (b *Box) serveMasks(list []int, dev *os.File) {
 	})
 }
 
-// reap waits for the stage, with which everything inside has ended.
+// reap waits for the stage. When it has ended, everything inside has ended.
 func (b *Box) reap() (ws syscall.WaitStatus, ru syscall.Rusage) {
-	// Look first and take it under the lock: no signal may meet another process with the same pid.
+	// First wait without collecting, then collect under the lock. So no signal can hit another
+	// process that got the same pid.
 	for unix.Waitid(unix.P_PID, b.stage, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
 	b.reaping.Lock()
@@ -218,7 +219,7 @@ func closeFD(fd *int) {
 	}
 }
 
-// abandon ends a box that was not built.
+// abandon ends a box whose building failed.
 func (b *Box) abandon() {
 	if b.stage != 0 {
 		_ = b.Kill()
@@ -251,10 +252,10 @@ func (b *Box) Link() *os.File { return b.link }
 // Terminal is the other end of the command's terminal, nil without one. The caller owns it.
 func (b *Box) Terminal() *os.File { return b.terminal }
 
-// Missing lists what this host could not do of the Spec, in words.
+// Missing lists, in words, the parts of the Spec that this host could not do.
 func (b *Box) Missing() []string { return b.missing }
 
-// PID is the command's process as this process sees it; 0 once it has ended.
+// PID is the command's pid as this process sees it; 0 after its end.
 func (b *Box) PID() int {
 	b.reaping.Lock()
 	defer b.reaping.Unlock()
@@ -277,17 +278,19 @@ func (b *Box) PID() int {
 	return 0
 }
 
-// Stage is the first process of the box, the same as PID with Init.
+// Stage is the pid of the box's first process. With Init it is the same as PID.
 func (b *Box) Stage() int { return b.stage }
 
-// Stopping is closed when the first process has ended, a little before Wait returns. Not for a detached box.
+// Stopping is closed when the first process has ended, a little before Wait returns. It is not
+// closed for a detached box.
 func (b *Box) Stopping() <-chan struct{} { return b.stopping }
 
-// Root is a descriptor of the box's root directory, as its processes see it: to resolve paths as they do.
-// It is the Box's, and stays open until its end.
+// Root is a descriptor of the box's root directory, as its processes see it. Callers resolve paths
+// with it as those processes do. The Box owns it and keeps it open until its end.
 func (b *Box) Root() *os.File { return b.root }
 
-// groupSignals go to every process of the command's group, as a terminal's do.
+// groupSignal reports whether a signal goes to every process of the command's group, as a
+// terminal's signals do.
 func groupSignal(s syscall.Signal) bool {
 	switch s {
 	case syscall.SIGCONT, syscall.SIGTSTP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP:
@@ -296,7 +299,8 @@ func groupSignal(s syscall.Signal) bool {
 	return false
 }
 
-// Signal sends a signal to the command; SIGCONT, SIGTSTP, SIGINT, SIGQUIT and SIGHUP to its whole process group.
+// Signal sends a signal to the command. SIGCONT, SIGTSTP, SIGINT, SIGQUIT and SIGHUP go to its
+// whole process group.
 func (b *Box) Signal(s syscall.Signal) error {
 	if !b.spec.Init {
 		return b.conn.send(message{Word: kill, Signal: int(s), Group: groupSignal(s)})
@@ -325,9 +329,8 @@ func (b *Box) Kill() error {
 	return unix.PidfdSendSignal(b.stagefd, unix.SIGKILL, nil, 0)
 }
 
-// Wait returns when the command has ended and everything else with it. What the stage and this package
-// had open is closed by then.
-// Of a detached box it is known how it ended only if it has Init.
+// Wait returns when the command and everything else in the box has ended. By then the descriptors
+// of the stage and of this package are closed. For a detached box the Exit is known only with Init.
 func (b *Box) Wait() (Exit, error) {
 	if b.options.Detach {
 		return b.waitDetached()
@@ -336,7 +339,7 @@ func (b *Box) Wait() (Exit, error) {
 	return b.exit, b.err
 }
 
-// waitDetached waits for a box that nobody serves.
+// waitDetached waits for a box that this process does not serve.
 func (b *Box) waitDetached() (Exit, error) {
 	b.detached.Do(func() {
 		ws, ru := b.reap()

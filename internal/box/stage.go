@@ -15,7 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
-// builder is the stage: it builds the box from inside, and stays as its first process.
+// builder is the stage: it builds the box from inside, and then stays as its first process.
 type builder struct {
 	null int // /dev/null, for letGo; negative if it could not be opened
 	order
@@ -23,17 +23,18 @@ type builder struct {
 	missing []string
 	handed  []string // names of fds
 	fds     []int
-	// sources are clones of what the mounts take from outside, by index.
+	// sources are clones of the outside files for mounts, by the mount's index.
 	sources map[int]int
 	devices []device
-	// own are the filesystems (st_dev) that are this box's own, in which directories may be made.
+	// own are the filesystems (st_dev) that belong to this box. Only in these may directories be
+	// made.
 	own     map[uint64]bool
 	begin   first
 	mask    [4]int      // see hide.go
-	files   map[int]int // descriptors of the files of ReadFile mounts, by index; resolvConf for our own
+	files   map[int]int // files for ReadFile mounts, by index; resolvConf for our own
 	fuse    *os.File    // /dev/fuse, open, for the masks
 	fuseDir int         // its root directory
-	proc    int         // a /proc that is attached nowhere yet, where Root is not the host's
+	proc    int         // a /proc that is not attached yet, unless Root is the host's
 	sys     int         // and a /sys
 	linkFD  int         // the host's end of the link, once it is made
 	below   map[int][]submount
@@ -46,10 +47,11 @@ type builder struct {
 
 // stage is the process between Start and the command.
 func stage() {
-	// The main thread stays as it is. Another one takes the command's restrictions on and starts it; were it the
-	// main one, the command could signal the stage, for Landlock goes by it.
+	// The main thread stays unrestricted. Another thread takes on the command's restrictions and
+	// starts the command. If the main thread did that, the command could signal the stage, because
+	// Landlock decides by the main thread.
 	runtime.LockOSThread()
-	// Nobody of the same user may look into this process or trace it, whatever yama says.
+	// No process of the same user may read or trace this process, whatever yama allows.
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	b := &builder{conn: &conn{fd: controlFD}, ordered: make(chan struct{}), command: -1, tty: -1, sources: map[int]int{}, own: map[uint64]bool{}, files: map[int]int{}, below: map[int][]submount{}, pinned: map[string]bool{},
 		fuseDir: -1, proc: -1, sys: -1, linkFD: -1, mask: [4]int{-1, -1, -1, -1}}
@@ -68,8 +70,9 @@ func stage() {
 	b.listen()
 }
 
-// read takes the order, and keeps what else there may be from the command. It is not closed: the runtime of this program, too, opens files of
-// its own when it pleases, and dies without them. Start sees to it that nothing is inherited.
+// read reads the order. It also makes all other open descriptors close at an exec, so that the
+// command does not get them. It does not close them now: this program's own runtime opens files at
+// any time, and dies without them. Start makes sure that nothing else is inherited.
 func (b *builder) read() error {
 	unix.CloseOnExec(controlFD)
 	proc.CloseOnExec(wordsFD + 1)
@@ -79,7 +82,7 @@ func (b *builder) read() error {
 		return fmt.Errorf("order: %w", err)
 	}
 	if m.Word != ordered || len(fds) != 1+len(m.Streams) {
-		os.Exit(1) // whoever started this one ahead has no use for it, or is gone
+		os.Exit(1) // the process that started it has no use for it, or is gone
 	}
 	for i, to := range m.Streams {
 		if err := unix.Dup3(fds[1+i], to, 0); err != nil {
@@ -102,10 +105,11 @@ func (b *builder) read() error {
 	return err
 }
 
-// keepThreads starts the threads that this process can come to need: it is bounded as the command is, and Go's runtime ends a
-// program that gets no new thread because the command has used them all up. Those that are idle are kept and taken first.
+// keepThreads starts the threads that this process may need later. The process is bounded like the
+// command. If the command has used up all tasks, Go's runtime can't start a thread and ends the
+// program. The runtime keeps idle threads and reuses them first.
 func keepThreads() {
-	const spare = 8 // what waits in system calls (main, thread, the sockets' readers), and what the collector wants
+	const spare = 8 // threads in system calls, and the collector's
 	runtime.GOMAXPROCS(min(2, runtime.GOMAXPROCS(0)))
 	var here sync.WaitGroup
 	here.Add(spare)
@@ -120,15 +124,15 @@ func keepThreads() {
 	here.Wait()
 }
 
-// first are steps that are the same for every box that needs them, each of which is done once. A stage that was started
-// ahead takes them while it waits for its order.
+// first are steps that are the same for every box that needs them. Each runs only once. A stage
+// that was started ahead runs them while it waits for its order.
 type first struct{ detach, devices, loopback, link func() error }
 
 func (b *builder) first() first {
 	return first{sync.OnceValue(detach), sync.OnceValue(b.gatherUsual), sync.OnceValue(loopback), sync.OnceValue(b.makeLink)}
 }
 
-// thread builds the box and starts the command on a thread that is not the main one.
+// thread builds the box and starts the command, on a thread that is not the main one.
 func (b *builder) thread() {
 	runtime.LockOSThread()
 	if len(os.Args) > 2 && os.Args[1] == aheadArg {
@@ -137,7 +141,7 @@ func (b *builder) thread() {
 			network = b.begin.link
 		}
 		for _, step := range []func() error{b.begin.detach, b.begin.devices, network} {
-			_ = step() // build says what failed
+			_ = step() // build reports the error
 		}
 	}
 	<-b.ordered
@@ -150,7 +154,7 @@ func (b *builder) thread() {
 	b.reap()
 }
 
-// fail tells the host's process and ends.
+// fail reports the error to the host's process and ends this one.
 func (b *builder) fail(err error) {
 	f, ok := err.(*execError)
 	if ok {
@@ -161,7 +165,7 @@ func (b *builder) fail(err error) {
 	os.Exit(126)
 }
 
-// build puts up all walls that don't concern this process alone.
+// build builds all walls except those of this process alone.
 func (b *builder) build() error {
 	newKeyring()
 	steps := []step{{"limits", b.limits}, {"terminal", b.terminal}}
@@ -178,13 +182,13 @@ func (b *builder) build() error {
 	return nil
 }
 
-// step is one part of building; the name is for errors.
+// step is one part of building; errors use its name.
 type step struct {
 	name string
 	do   func() error
 }
 
-// walls are the steps of a box with namespaces.
+// walls returns the steps of a box with namespaces.
 func (b *builder) walls() []step {
 	return []step{
 		{"network", b.network},
@@ -200,7 +204,8 @@ func (b *builder) walls() []step {
 	}
 }
 
-// newKeyring leaves the keys of the caller's session behind. A kernel without keys has none to lose.
+// newKeyring replaces the session keyring, which may hold the caller's keys. On a kernel without
+// keys it does nothing.
 func newKeyring() {
 	_, _, _ = unix.Syscall(unix.SYS_KEYCTL, unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0)
 }
@@ -212,7 +217,8 @@ func (b *builder) hostname() error {
 	return os.NewSyscallError("sethostname", unix.Sethostname([]byte(b.Spec.Hostname)))
 }
 
-// listen carries out what the host's process asks for, and ends everything when that is gone.
+// listen carries out the requests of the host's process. When that process is gone, it ends
+// everything.
 func (b *builder) listen() {
 	buf := make([]byte, maxMessage)
 	for {
@@ -247,7 +253,7 @@ func (b *builder) reap() {
 		case pid != b.command:
 		case ws.Stopped():
 			if s := ws.StopSignal(); b.tty >= 0 && (s == syscall.SIGTTIN || s == syscall.SIGTTOU) && b.foreground() {
-				_ = unix.Kill(-b.command, unix.SIGCONT) // the terminal is its own by now
+				_ = unix.Kill(-b.command, unix.SIGCONT) // the terminal belongs to its group by now
 				continue
 			}
 			_ = b.conn.send(message{Word: stopped, Signal: int(ws.StopSignal())})
@@ -262,7 +268,7 @@ func (b *builder) reap() {
 	}
 }
 
-// finish ends this process and so, being the first, all others of its namespace.
+// finish ends this process. It is the first of its namespace, so all others end with it.
 func (b *builder) finish(code int) {
 	if b.Spec.Light {
 		b.killAll()

@@ -23,11 +23,12 @@ import (
 // stageName is the part of the process that builds a box.
 const stageName = "carrel-box"
 
-// Parts are the parts of this package for reexec.Run.
+// Parts returns the parts of this package for reexec.Run.
 func Parts() reexec.Parts { return reexec.Parts{stageName: stage} }
 
-// Start builds a box and starts its command. The error is nil once the command has been executed; ENOENT, EACCES and
-// ENOEXEC of that come as *os.PathError. Errors about the Spec name the mount or path.
+// Start builds a box and starts its command. It returns nil after the command has been executed. If
+// that fails, ENOENT, EACCES and ENOEXEC come as *os.PathError. Errors about the Spec name the
+// mount or path.
 func Start(ctx context.Context, s Spec, o Options) (*Box, error) {
 	if err := s.validate(o); err != nil {
 		return nil, err
@@ -46,12 +47,12 @@ func Start(ctx context.Context, s Spec, o Options) (*Box, error) {
 	return b, nil
 }
 
-// blank is a box of which nothing is there yet.
+// blank returns a box with nothing started yet.
 func blank(s Spec, o Options) *Box {
 	return &Box{spec: s, options: o, done: make(chan struct{}), stopping: make(chan struct{}), argv: []string{stageName}, pidfd: -1, stagefd: -1, words: -1}
 }
 
-// start starts the stage, or takes one that was started ahead, and waits for its word.
+// start starts the stage, or takes one that was started ahead, and waits for its report.
 func (b *Box) start(ctx context.Context) error {
 	b.prepare()
 	if err := b.openDoors(); err != nil {
@@ -75,7 +76,7 @@ func (b *Box) start(ctx context.Context) error {
 		}
 		switch m.Word {
 		case "":
-			if b.begun { // with Init, the socket closes when the command is executed
+			if b.begun { // with Init, the exec of the command closes the socket
 				return b.run(buf)
 			}
 			if ctx.Err() != nil {
@@ -95,13 +96,13 @@ func (b *Box) start(ctx context.Context) error {
 	}
 }
 
-// silent is the error of a stage that ended without a word.
+// silent returns the error for a stage that ended without a report.
 func (b *Box) silent() error {
 	ws, _ := b.reap()
 	return &carrel.Error{Op: "build box", Kind: carrel.Internal, Err: b.wordless(ws)}
 }
 
-// spawn starts the stage with its end of the socket, in the first of the ways that this host gives.
+// spawn starts the stage with its end of the socket. It uses the first way that works on this host.
 func (b *Box) spawn(ways []bool) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -134,7 +135,7 @@ func (b *Box) spawn(ways []bool) error {
 	return unsupported(err)
 }
 
-// tellOrder gives the stage its order, and the command's standard streams.
+// tellOrder sends the stage its order, and the command's standard streams.
 func (b *Box) tellOrder() error {
 	b.order.Spec, b.order.Stay = b.spec, b.options.Detach
 	b.order.Watch = b.options.Watch != nil && !b.options.Detach
@@ -153,7 +154,7 @@ func (b *Box) tellOrder() error {
 	}
 	err = b.conn.send(message{Word: ordered, Streams: streams}, fds...)
 	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
-		return nil // it has ended: start says how
+		return nil // it has ended; start returns the reason
 	}
 	return err
 }
@@ -170,7 +171,7 @@ func (b *Box) stagePath(above int) (path string, done func(), err error) {
 	return "/proc/self/fd/" + strconv.Itoa(fd), func() { _ = unix.Close(fd) }, nil
 }
 
-// memory writes data into a memory file that can't be changed any more.
+// memory writes data into a memory file and seals it.
 func memory(name string, data []byte) (int, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -191,8 +192,8 @@ func memory(name string, data []byte) (int, error) {
 	return fd, nil
 }
 
-// userChoices are the ways to get namespaces: with one for users, and for root without, where
-// those are switched off.
+// userChoices lists the ways to make namespaces: with a user namespace, and, for root on hosts
+// where those are switched off, without.
 func (b *Box) userChoices() []bool {
 	switch {
 	case b.spec.Light:
@@ -203,11 +204,12 @@ func (b *Box) userChoices() []bool {
 	return []bool{true}
 }
 
-// attributes are those of the stage.
+// attributes returns the attributes of the stage's process.
 func (b *Box) attributes(user bool) *syscall.SysProcAttr {
 	b.stagefd = -1
 	a := &syscall.SysProcAttr{Setsid: true, PidFD: &b.stagefd}
-	// Not with a version 1 group: the thread that starts the child ends at once. The socket's end tells the stage, too.
+	// Not with a version 1 group: there the thread that starts the child ends at once. The stage
+	// also notices the end through the socket.
 	if !b.options.Detach && !b.spec.Light && (b.group == nil || len(b.group.Paths().V1) == 0) {
 		a.Pdeathsig = syscall.SIGKILL
 	}
@@ -234,8 +236,8 @@ func (b *Box) attributes(user bool) *syscall.SysProcAttr {
 	return a
 }
 
-// spawner is a thread that lives as long as the process: the kernel kills a child with
-// Pdeathsig when the thread that made it ends, and other threads may.
+// spawner is a thread that lives as long as the process. The kernel kills a child with Pdeathsig
+// when the thread that made it ends, and other threads may end.
 var spawner = sync.OnceValue(func() chan<- func() {
 	jobs := make(chan func())
 	go func() {
@@ -252,7 +254,7 @@ func (b *Box) fork(path string, attr *syscall.ProcAttr) error {
 	result := make(chan error, 1)
 	start := func() error {
 		return proc.Alone(func() error {
-			proc.CloseOnExec(3) // whatever else this program has open; the stage's are copies
+			proc.CloseOnExec(3) // all other files of this program; the stage's are copies
 			pid, err := syscall.ForkExec(path, b.argv, attr)
 			if err == nil {
 				b.stage = pid
@@ -270,7 +272,7 @@ func (b *Box) fork(path string, attr *syscall.ProcAttr) error {
 	return <-result
 }
 
-// take keeps what the stage handed out.
+// take stores the descriptors that the stage handed out.
 func (b *Box) take(m message, fds []int) {
 	b.begun, b.missing = true, append(b.missing, m.Missing...)
 	for i, name := range m.Handed {

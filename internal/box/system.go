@@ -20,10 +20,10 @@ type device struct {
 	tree int
 }
 
-// usualDevices are those that programs can't do without.
+// usualDevices are the devices that most programs need.
 var usualDevices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
-// gatherDevices copies the devices before the tree forbids them.
+// gatherDevices copies the devices. Later the tree forbids them.
 func (b *builder) gatherDevices() error {
 	if err := b.begin.devices(); err != nil {
 		return err
@@ -31,7 +31,7 @@ func (b *builder) gatherDevices() error {
 	return b.copyDevices(b.Spec.Devices)
 }
 
-// gatherUsual copies those of every box.
+// gatherUsual copies the devices of every box.
 func (b *builder) gatherUsual() error {
 	paths := make([]string, 0, len(usualDevices))
 	for _, n := range usualDevices {
@@ -70,7 +70,8 @@ func (b *builder) dev() error {
 		if err != nil {
 			return &os.PathError{Op: "create", Path: "/dev/" + d.name, Err: err}
 		}
-		// Read-only: what is written to a device passes, but whoever is root outside can't change its mode.
+		// Read-only does not prevent writes to a device. But it keeps a command that is root
+		// outside from changing the device's mode.
 		if err = ns.Attr(d.tree, ns.ReadOnly|ns.NoSUID|ns.NoExec, false); err == nil {
 			err = ns.AttachPath(d.tree, "/dev/"+d.name)
 		}
@@ -107,7 +108,7 @@ func (b *builder) dev() error {
 	return ns.AttrPath("/dev", ns.ReadOnly, false)
 }
 
-// mountTmpfs mounts an empty filesystem of the box's own over a path of ours.
+// mountTmpfs mounts an empty filesystem of this box over one of our own paths.
 func (b *builder) mountTmpfs(path, options string, flags uintptr) error {
 	if err := unix.Mount("tmpfs", path, "tmpfs", flags, options); err != nil {
 		return &os.PathError{Op: "mount tmpfs", Path: path, Err: err}
@@ -120,8 +121,9 @@ func (b *builder) mountTmpfs(path, options string, flags uintptr) error {
 	return nil
 }
 
-// What of /proc and /sys is the machine's and not the processes': neither a user who is root outside, nor a file
-// that somebody left writable, may change it; and the second list tells too much.
+// Paths in /proc and /sys that concern the whole machine. Nobody may change the first list, not
+// even a user who is root outside, and not through a file that somebody left writable. The second
+// list reveals too much.
 var (
 	frozen = []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi", "/proc/driver", "/proc/mtrr"}
 	masked = []string{"/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/kmsg", "/proc/timer_list", "/proc/sched_debug", "/proc/latency_stats",
@@ -129,8 +131,8 @@ var (
 		"/sys/firmware", "/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security", "/sys/fs/bpf", "/sys/fs/pstore", "/sys/devices/virtual/powercap"}
 )
 
-// gatherKernel makes /proc and copies /sys for another root: the kernel lets nobody mount a /proc
-// where none is to be seen any more.
+// gatherKernel makes /proc and copies /sys for another root. Later that is impossible: the kernel
+// mounts a /proc only where one is already visible.
 func (b *builder) gatherKernel() (err error) {
 	if b.Spec.Root.Host {
 		return nil
@@ -147,7 +149,7 @@ func (b *builder) gatherKernel() (err error) {
 	return ns.Private(b.sys, ns.ReadOnly|ns.NoSUID|ns.NoDev|ns.NoExec)
 }
 
-// mountKernel mounts /proc, and /sys where the root has none.
+// mountKernel mounts /proc. If the root has no /sys, it mounts that, too.
 func (b *builder) mountKernel() error {
 	if b.proc < 0 {
 		if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
@@ -164,7 +166,8 @@ func (b *builder) mountKernel() error {
 	return ns.AttachPath(b.sys, "/sys")
 }
 
-// kernel mounts a /proc of the box's own processes and closes what of it and /sys is not for it.
+// kernel mounts a /proc of the box's own processes. It closes the parts of /proc and /sys that are
+// not for the box.
 func (b *builder) kernel() error {
 	if err := b.mountKernel(); err != nil {
 		return err
@@ -211,7 +214,7 @@ func (b *builder) private() error {
 	return nil
 }
 
-// kept are places in /run that hold programs and not sockets, on systems that have them there.
+// kept are places in /run that hold programs, not sockets, on some systems.
 var kept = []string{"/run/current-system", "/run/booted-system", "/run/opengl-driver"}
 
 // run makes /run.

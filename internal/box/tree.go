@@ -15,7 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/ns"
 )
 
-// gather takes, while this machine's tree is as it was, copies of all that the box gets from it.
+// gather copies everything that the box gets from this machine's tree, before the tree changes.
 func (b *builder) gather() error {
 	if err := b.begin.detach(); err != nil {
 		return err
@@ -49,7 +49,7 @@ func (b *builder) gather() error {
 			continue
 		}
 		if m.Kind == ReadOnly && source == m.Target && b.inside(i) {
-			continue // it is taken as it is by then
+			continue // it is copied later, as it is then
 		}
 		tree, err := b.source(source)
 		if err != nil && m.Optional && ns.Missing(err) {
@@ -63,16 +63,17 @@ func (b *builder) gather() error {
 	return nil
 }
 
-// detach cuts this process's mounts off from what happens to others.
+// detach separates this process's mounts from changes to other mounts.
 func detach() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		// The first thing that needs a right: AppArmor gives user namespaces, but none of their rights.
+		// This is the first step that needs a right. AppArmor allows user namespaces, but takes
+		// their rights away.
 		return unsupported(os.NewSyscallError("make mounts private", err))
 	}
 	return nil
 }
 
-// inside reports whether mount i's target lies in what an earlier mount shows. In an empty directory there is nothing of it.
+// inside reports whether an earlier mount shows mount i's target. A Tmpfs does not show it: it is empty.
 func (b *builder) inside(i int) bool {
 	target := b.Spec.Mounts[i].Target
 	var nearest Mount
@@ -84,7 +85,7 @@ func (b *builder) inside(i int) bool {
 	return nearest.Target != "" && nearest.Kind != Tmpfs
 }
 
-// source copies what is at a path outside.
+// source copies the mount at a path outside.
 func (b *builder) source(path string) (int, error) {
 	fd, err := ns.Open(path)
 	if err != nil {
@@ -115,7 +116,7 @@ func mountError(m Mount, err error) error {
 	return fmt.Errorf("mount %s (%s): %w", what, m.Kind, err)
 }
 
-// root makes the tree that everything else is mounted in.
+// root makes the tree in which everything else is mounted.
 func (b *builder) root() error {
 	if b.Spec.Root.Host {
 		return ns.AttrPath("/", ns.ReadOnly|ns.NoSUID|ns.NoDev, true)
@@ -156,9 +157,10 @@ func (b *builder) mount(i int, m Mount) error {
 	return b.attachBelow(i)
 }
 
-// pin makes mounts of the dot directories above what is read-only within something writable: a mount can't be
-// renamed. Else ".git" could be moved away and a new ".git/hooks" be made. (Other directories are not: to rename from one mount to
-// another fails, which programs would notice.)
+// pin turns dot directories into mounts, because a mount can't be renamed. It does so for the dot
+// directories between a read-only target and the writable directory above it. Otherwise the command
+// could move ".git" away and make a new ".git/hooks". (It leaves other directories alone: a rename
+// from one mount to another fails, and programs would notice that.)
 func (b *builder) pin(i int) error {
 	m := b.Spec.Mounts[i]
 	if m.Kind != ReadOnly && m.Kind != ReadFile {
@@ -192,7 +194,7 @@ func (b *builder) pin(i int) error {
 	return nil
 }
 
-// tree is what is to be mounted, and whether it is a directory.
+// tree returns the tree for a mount, and whether it is a directory.
 func (b *builder) tree(i int, m Mount) (tree int, isDir bool, err error) {
 	switch m.Kind {
 	case ReadOnly, Writable:
@@ -233,7 +235,7 @@ func (b *builder) tree(i int, m Mount) (tree int, isDir bool, err error) {
 	return -1, false, fmt.Errorf("unknown kind %q", m.Kind)
 }
 
-// tmpfs makes an empty filesystem of the box's own.
+// tmpfs makes an empty filesystem of this box.
 func (b *builder) tmpfs(mode string, size int64) (int, error) {
 	options := []ns.Option{{Key: "mode", Value: mode}}
 	if size > 0 {
@@ -246,7 +248,7 @@ func (b *builder) tmpfs(mode string, size int64) (int, error) {
 	return tree, b.owns(tree)
 }
 
-// owns remembers that a filesystem is this box's.
+// owns records that a filesystem belongs to this box.
 func (b *builder) owns(fd int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -256,7 +258,7 @@ func (b *builder) owns(fd int) error {
 	return nil
 }
 
-// target opens what is to be mounted over, and makes it in a filesystem of the box's own.
+// target opens the target of a mount. In a filesystem of this box it makes a missing one.
 func (b *builder) target(path string, isDir bool) (int, error) {
 	fd, err := ns.Open(path)
 	if !errors.Is(err, unix.ENOENT) {
@@ -278,7 +280,7 @@ func (b *builder) target(path string, isDir bool) (int, error) {
 	return fd, err
 }
 
-// make makes a directory or file in a filesystem of the box's own, and nowhere else.
+// make makes a directory or file in a filesystem of this box. It refuses all other filesystems.
 func (b *builder) make(dir int, name string, isDir bool, path string) (int, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(dir, &st); err != nil {

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal makes the command's terminal, which becomes the session's. This process leads the session, as a shell does: a
-// command that leads one itself can't be stopped from the terminal.
+// terminal makes the command's terminal, which becomes the session's terminal. This process leads
+// the session, as a shell does. A command that leads the session itself can't be stopped from the
+// terminal.
 func (b *builder) terminal() error {
 	if b.Spec.Terminal == [3]bool{} {
 		return nil
@@ -43,9 +44,10 @@ func (b *builder) terminal() error {
 	return nil
 }
 
-// heedNot keeps a terminal's signals from ending this process. They are caught and not ignored, which the
-// command would inherit; and what this process inherited so (from a script's "&") is not meant for this terminal. But for
-// SIGHUP, which nohup ignores for good.
+// heedNot keeps a terminal's signals from ending this process. It catches them and does not ignore
+// them, because the command would inherit that. If this process inherited an ignored signal (from a
+// script's "&"), that does not apply to this terminal. The exception is SIGHUP: if nohup ignored
+// it, it stays ignored.
 func (b *builder) heedNot() {
 	c := make(chan os.Signal, 1)
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU} {
@@ -55,7 +57,7 @@ func (b *builder) heedNot() {
 	}
 }
 
-// foreground reports whether the terminal is the command's.
+// foreground reports whether the command's group is in the foreground of the terminal.
 func (b *builder) foreground() bool {
 	pgrp, err := unix.IoctlGetInt(b.tty, unix.TIOCGPGRP)
 	return err == nil && pgrp == b.command

@@ -11,10 +11,10 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// maxMounts bounds a Spec: each mount costs the kernel memory and every lookup time.
+// maxMounts bounds a Spec. Each mount costs the kernel memory, and time at every lookup.
 const maxMounts = 8192
 
-// validate refuses what can't be meant.
+// validate refuses a Spec that contradicts itself or the options.
 func (s *Spec) validate(o Options) error {
 	if len(s.Args) == 0 || s.Args[0] == "" {
 		return invalid("Args", errors.New("no command"))
@@ -100,7 +100,7 @@ func (m Mount) validate() error {
 	return fmt.Errorf("unknown kind %q of %s", m.Kind, m.Target)
 }
 
-// clean refuses paths that are not absolute and shortest.
+// clean refuses paths that are not absolute or not in their shortest form.
 func clean(path string) error {
 	switch {
 	case strings.ContainsRune(path, 0):

@@ -24,7 +24,7 @@ import (
 
 func init() { helpers["attack"] = attack }
 
-// attack tries things that a shell can't, and writes the name of each that succeeds.
+// attack tries operations that a shell can't do, and prints the name of each one that succeeds.
 func attack() {
 	try := func(name string, err error) {
 		if err == nil {
@@ -94,7 +94,7 @@ func attack() {
 
 func TestAttacksFail(t *testing.T) {
 	need(t)
-	// What must not be inherited.
+	// Values that the command must not inherit.
 	leak, err := os.Open("/etc/hostname")
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestAttacksFail(t *testing.T) {
 			}
 			continue
 		}
-		if line == "low port of the host" { // it is the box's own network: no harm, where the kernel allows it
+		if line == "low port of the host" { // in the box's own network that does no harm, if the kernel allows it
 			continue
 		}
 		t.Error("succeeded:", line)
@@ -146,7 +146,7 @@ func TestRightsAreGone(t *testing.T) {
 
 func TestSetuidHasNoEffect(t *testing.T) {
 	if os.Geteuid() != 0 {
-		return // only root can make one of somebody else
+		return // only root can make a file of another user
 	}
 	dir := files(t, "x")
 	data, err := os.ReadFile("/usr/bin/id")
@@ -194,7 +194,7 @@ func TestLight(t *testing.T) {
 }
 
 func TestBoxInBox(t *testing.T) {
-	// Namespaces are closed inside, and the error says what to ask for; a light box stands.
+	// Inside, namespaces are closed, and the error names the alternative. A light box works.
 	s := helper(t, "nested")
 	s.Seccomp = seccomp.Filter{Deny: seccomp.Dangerous(), Namespaces: true, WatchConnect: true}
 	out, _ := output(t, s, box.Options{Watch: func(*box.Box, seccomp.Call) seccomp.Answer { return seccomp.Answer{Continue: true} }})

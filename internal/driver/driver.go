@@ -137,7 +137,7 @@ type Stats struct {
 	MemoryLimit int64         // bytes; 0 when not limited
 	Disk        int64         // bytes written on top of the template
 	DiskLimit   int64         // bytes
-	Pids        int           // host tasks that stand for it
+	Pids        int           // number of its host tasks
 }
 
 // Exit says how a sandbox ended.

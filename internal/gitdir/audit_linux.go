@@ -48,7 +48,7 @@ type Finding struct {
 	Where string // where it is now
 }
 
-// identity is a file's.
+// identity identifies a file.
 type identity struct{ dev, ino uint64 }
 
 // Before holds the identities of files at the start, by path. See [Remember].

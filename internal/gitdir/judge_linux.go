@@ -193,7 +193,7 @@ func (a *Audit) followCommon(target string) {
 	}
 }
 
-// hooks takes hooks away.
+// hooks removes hooks.
 func (r *repository) hooks() {
 	full := r.dir + "/hooks"
 	st, exists, old := r.old(r.fd, "hooks", r.stays)

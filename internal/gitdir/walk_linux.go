@@ -31,7 +31,7 @@ func (a *Audit) walk() {
 	workers.Wait()
 }
 
-// walk is one walk.
+// walk is the state of one walk.
 type walk struct {
 	a     *Audit
 	roots map[string]bool // they are in the list from the start

@@ -133,7 +133,7 @@ type Usage struct {
 	Quota     int64 `json:"quota"` // largest sum of Hot and Packs, in bytes; 0 is no limit
 }
 
-// Collected is what a GC did.
+// Collected is the result of a GC.
 type Collected struct {
 	Packs  int   `json:"packs"`  // packs removed or rewritten
 	Drafts int   `json:"drafts"` // unfinished snapshots removed

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxAddress is the size of the largest socket address.
+// maxAddress is the size of the largest socket address, in bytes.
 const maxAddress = 128
 
-// family is the address family of a socket address, -1 if it has none.
+// family returns the address family of a socket address; -1 if it has none.
 func family(addr []byte) int {
 	if len(addr) < 2 {
 		return -1
@@ -21,7 +21,8 @@ func family(addr []byte) int {
 	return int(binary.NativeEndian.Uint16(addr))
 }
 
-// pathname is the path of a Unix socket's address; false for abstract and unnamed ones.
+// pathname returns the path in a Unix socket's address. It returns false for abstract and unnamed
+// ones.
 func pathname(addr []byte) (string, bool) {
 	if family(addr) != unix.AF_UNIX || len(addr) < 3 || addr[2] == 0 {
 		return "", false
@@ -33,7 +34,7 @@ func pathname(addr []byte) (string, bool) {
 	return string(name), true
 }
 
-// internet is the address of an IP socket.
+// internet returns the address of an IP socket.
 func internet(addr []byte) (netip.AddrPort, bool) {
 	switch f := family(addr); {
 	case f == unix.AF_INET && len(addr) >= 8:
@@ -44,7 +45,7 @@ func internet(addr []byte) (netip.AddrPort, bool) {
 	return netip.AddrPort{}, false
 }
 
-// unixAddress is the address of a path.
+// unixAddress returns the socket address of a path.
 func unixAddress(name string) []byte {
 	addr := binary.NativeEndian.AppendUint16(nil, unix.AF_UNIX)
 	return append(append(addr, name...), 0)

@@ -14,8 +14,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/refusal"
 )
 
-// connect makes every connection here: the kernel, told to go on, would look again at an address and a
-// descriptor that may be others by then.
+// connect makes every connection in this process. If the kernel went on with the call, it would
+// read the address and the descriptor again, and both may have changed by then.
 func (g *Guard) connect(c seccomp.Call) seccomp.Answer {
 	size := int(int32(c.Args[2]))
 	if size < 0 || size > maxAddress {
@@ -40,7 +40,8 @@ func (g *Guard) connect(c seccomp.Call) seccomp.Answer {
 	case unix.AF_INET, unix.AF_INET6:
 		return g.connectInternet(s, addr)
 	case unix.AF_NETLINK:
-		// To the kernel itself. We may have rights that the caller has not, such as to talk to groups.
+		// Allow only the kernel itself as the peer. This process may have rights that the caller
+		// lacks, such as sending to groups.
 		if len(addr) < unix.SizeofSockaddrNetlink || family(addr) != unix.AF_NETLINK || !zero(addr[4:unix.SizeofSockaddrNetlink]) {
 			return seccomp.Answer{Errno: unix.EPERM}
 		}
@@ -58,7 +59,7 @@ func zero(b []byte) bool {
 	return true
 }
 
-// answer is a system call's result.
+// answer turns err into the result of a system call.
 func answer(err error) seccomp.Answer {
 	if err == nil {
 		return seccomp.Answer{}
@@ -66,7 +67,7 @@ func answer(err error) seccomp.Answer {
 	return failed(err)
 }
 
-// failed is the answer when an error came up. What was to be decided was not, so it is never to go on.
+// failed is the answer after an error. Nothing was decided, so the call must never go on.
 func failed(err error) seccomp.Answer {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) || errno == 0 {
@@ -104,8 +105,9 @@ func (g *Guard) connectUnix(s *socket, addr []byte) seccomp.Answer {
 	return answer(s.asCaller(&st, func() error { return s.connect(unixAddress(self(fd))) }))
 }
 
-// lookUp opens the file of a socket and says where it is. One that the rules name whole is found on this
-// machine where the box has another directory in its place: by the name in the rules, not by the caller's.
+// lookUp opens the file of a socket and returns its path. The box may have another directory in the
+// place of a socket that the rules name without a pattern. Such a socket is found on this machine,
+// by the name in the rules and not by the caller's.
 func (g *Guard) lookUp(c seccomp.Call, name string) (fd int, at string, err error) {
 	fd, err = g.find(c, -1, name, 0)
 	if err == nil {
@@ -129,7 +131,7 @@ func (g *Guard) lookUp(c seccomp.Call, name string) (fd int, at string, err erro
 		}
 	}
 	if st, err := os.Lstat(at); err == nil && st.Mode()&os.ModeSocket != 0 {
-		g.refuseSocket(c, at) // a report, as it exists outside
+		g.refuseSocket(c, at) // report it, because it exists outside
 	}
 	return -1, "", err
 }
@@ -143,16 +145,16 @@ func (g *Guard) refuseSocket(c seccomp.Call, at string) seccomp.Answer {
 	return refuse
 }
 
-// whose says who made a Unix socket.
+// whose tells who made a Unix socket.
 type whose uint8
 
 const (
 	foreign whose = iota // somebody outside
-	stale                // perhaps the box; nobody in it listens there
-	ours                 // the box, or the rules allow it
+	stale                // perhaps the box, but no process in it listens there
+	ours                 // the box; or the rules allow the socket
 )
 
-// reach decides about a Unix socket by its resolved path, and who made it.
+// reach decides about a Unix socket by its resolved path, and by who made it.
 func (g *Guard) reach(c seccomp.Call, at string, fd int) whose {
 	for _, allowed := range g.rules.Sockets {
 		if allowed == "*" || matchPath(allowed, at) {
@@ -175,7 +177,7 @@ func (g *Guard) reach(c seccomp.Call, at string, fd int) whose {
 	}
 }
 
-// matchPath compares a path with a pattern of as many elements.
+// matchPath compares a path with a pattern. Both must have the same number of elements.
 func matchPath(pattern, full string) bool {
 	for {
 		p, patternRest, more1 := strings.Cut(pattern, "/")
@@ -190,8 +192,8 @@ func matchPath(pattern, full string) bool {
 	}
 }
 
-// connectAbstract connects to a name that is no path. Such names belong to a network namespace; only
-// where the box has none of its own do they lead out.
+// connectAbstract connects to a name that is no path. Such names belong to a network namespace.
+// They lead out only if the box has no network namespace of its own.
 func (g *Guard) connectAbstract(s *socket, addr []byte) seccomp.Answer {
 	shared, known := g.sharesNetwork(s.call)
 	if len(addr) > 2 && family(addr) == unix.AF_UNIX && (shared || !known) && !g.allSockets() {
@@ -216,7 +218,7 @@ func (g *Guard) allSockets() bool {
 	return false
 }
 
-// connectInternet connects, and reports what a closed network refuses.
+// connectInternet makes the connection, and reports a refusal by a closed network.
 func (g *Guard) connectInternet(s *socket, addr []byte) seccomp.Answer {
 	if !s.ofCaller() {
 		return refuse
@@ -239,14 +241,15 @@ func (g *Guard) connectInternet(s *socket, addr []byte) seccomp.Answer {
 		g.add(s.call, refusal.Refusal{
 			Kind: refusal.Connect, What: to.String(), Operation: protocol, Rule: g.rules.Closed, Certain: true,
 			Reason: "nothing outside may be reached", Allow: "--allow " + to.Addr().String(),
-			Minor: kind == unix.SOCK_DGRAM, // asking for the own address, sorting addresses
+			Minor: kind == unix.SOCK_DGRAM, // programs do this to learn their own address and to sort addresses
 		})
 	}
 	return answer(err)
 }
 
-// bind answers where something is to listen. Nothing is lost if the kernel goes on with another address than the one that was looked at: ports are those of
-// the box's own network, and what appears at a protected name is moved away.
+// bind answers calls of bind. If the kernel goes on with another address than the one checked here,
+// nothing is lost: ports belong to the box's own network, and a file that appears at a protected
+// name is moved away.
 func (g *Guard) bind(c seccomp.Call) seccomp.Answer {
 	size := int(int32(c.Args[2]))
 	if size < 2 || size > maxAddress {
@@ -275,7 +278,7 @@ func (g *Guard) bind(c seccomp.Call) seccomp.Answer {
 	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
 	at, ok := internet(addr)
 	if err == nil && kind == unix.SOCK_DGRAM && ok && at.Port() == 0 {
-		return goOn // to send from, not to listen on
+		return goOn // for sending, not for listening
 	}
 	g.add(c, refusal.Refusal{
 		Kind: refusal.Bind, What: at.String(), Rule: "--no-bind", Certain: true,
@@ -284,7 +287,7 @@ func (g *Guard) bind(c seccomp.Call) seccomp.Answer {
 	return refuse
 }
 
-// bindPath answers where a Unix socket is to be made.
+// bindPath answers a bind that makes a Unix socket's file.
 func (g *Guard) bindPath(c seccomp.Call, name string) seccomp.Answer {
 	if g.isPlain(c, -1, name) {
 		return goOn

@@ -16,12 +16,12 @@ import (
 	"github.com/carrel-dev/carrel/internal/box/guard"
 )
 
-// sockaddr is the address of a Unix socket.
+// sockaddr returns the address of a Unix socket.
 func sockaddr(name string) []byte {
 	return append(binary.NativeEndian.AppendUint16(nil, unix.AF_UNIX), name...)
 }
 
-// sock makes a socket that is closed after the test.
+// sock makes a socket. It is closed when the test ends.
 func sock(t *testing.T, domain, kind int) int {
 	t.Helper()
 	fd, err := unix.Socket(domain, kind|unix.SOCK_CLOEXEC, 0)
@@ -52,7 +52,7 @@ func serve(t *testing.T, name string) {
 	}()
 }
 
-// socketWorld has sockets of all sorts.
+// socketWorld returns a world with sockets of all kinds.
 func socketWorld(t *testing.T) (w *world, base string) {
 	w = newWorld(t, func(dir string) {
 		base = filepath.Dir(dir)
@@ -116,7 +116,7 @@ func TestUnixSockets(t *testing.T) {
 	}
 }
 
-// TestConnectMeans checks that a connection made here is as one that the caller makes.
+// TestConnectMeans checks that a connection made by the guard is like one made by the caller.
 func TestConnectMeans(t *testing.T) {
 	w, base := socketWorld(t)
 	addr := sockaddr(base + "/allowed")
@@ -159,7 +159,8 @@ func TestConnectMeans(t *testing.T) {
 	}
 }
 
-// TestFullBacklog waits as the caller would.
+// TestFullBacklog connects to a socket with a full backlog. The guard must wait as the caller
+// would.
 func TestFullBacklog(t *testing.T) {
 	w, base := socketWorld(t)
 	name := base + "/tmp/full"

@@ -12,10 +12,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/refusal"
 )
 
-// A repository that the box made is its own while it runs. Afterwards git is run in it outside, if only by a prompt, and does
-// what its configuration says: so what can run a program is taken out of it at the end.
+// While a box runs, a repository that it made is its own. Afterwards the user runs git in it
+// outside, even if only through a prompt, and git obeys its configuration. So at the end everything
+// that can make git run a program is removed from it.
 
-// clocks are the system's clock and the one that nobody sets, at the same moment.
+// clocks holds the same moment by two clocks: the system's clock, and one that nobody can set.
 type clocks struct{ real, steady unix.Timespec }
 
 func readClocks() (c clocks) {
@@ -24,7 +25,8 @@ func readClocks() (c clocks) {
 	return c
 }
 
-// since is the box's start by the clock that files have their times from. If that clock was set back meanwhile, so is the start.
+// since returns the box's start by the clock of file times. If that clock was set back after the
+// start, the result is set back, too.
 func (g *Guard) since() unix.Timespec {
 	now := readClocks()
 	passed := time.Duration(now.steady.Nano() - g.began.steady.Nano())
@@ -32,12 +34,13 @@ func (g *Guard) since() unix.Timespec {
 	return unix.NsecToTimespec(min(start, g.start.Nano()))
 }
 
-// Audit looks through all that was writable for repositories that the box made, changed or moved, and takes out of them what would make
-// git run a program. Call it when nothing runs in the box any more and its changes are carried out. The error names what could not be looked at.
+// Audit searches everything that was writable for repositories that the box made, changed or moved.
+// It removes from them what would make git run a program. Call it when nothing runs in the box any
+// more and its changes have been applied. The error names the paths that could not be examined.
 func (g *Guard) Audit() error {
 	config, hooks := g.byPattern(".git/config"), g.byPattern(".git/hooks")
 	if len(g.rules.Roots) == 0 || config == nil && hooks == nil {
-		return nil // all of it was opened by somebody
+		return nil // the user allowed writes to all of it
 	}
 	by := config
 	if by == nil {
@@ -60,7 +63,7 @@ func (g *Guard) Audit() error {
 	return a.Run()
 }
 
-// byPattern is a rule that protects a name, nil if it was lifted everywhere.
+// byPattern returns a rule that protects a name; nil if the user lifted it everywhere.
 func (g *Guard) byPattern(name string) *Protected {
 	for i := range g.rules.Protected {
 		if p := &g.rules.Protected[i]; p.Pattern == name {
@@ -70,13 +73,14 @@ func (g *Guard) byPattern(name string) *Protected {
 	return nil
 }
 
-// named reports whether somebody opened a file of a repository by naming it, or all hooks of one.
+// named reports whether the user allowed writes to a file of a repository by naming it, or to all
+// hooks of the repository.
 func (g *Guard) named(full string) bool {
 	p := g.rule(full)
 	return p != nil && p.Writable && (p.Path == full || p.Path == parent(full) && last(p.Path) == "hooks")
 }
 
-// seizeRepository takes a name away and says where it is.
+// seizeRepository moves a file away and returns its new place.
 func (g *Guard) seizeRepository(dir int, full string) (string, error) {
 	aside := ".carrel-moved-" + rand.Text()[:10]
 	if err := unix.Renameat2(dir, last(full), dir, aside, unix.RENAME_NOREPLACE); err != nil {
@@ -85,7 +89,7 @@ func (g *Guard) seizeRepository(dir int, full string) (string, error) {
 	return g.keep(dir, aside, full), nil
 }
 
-// lastAudit is Audit, unless nothing was written.
+// lastAudit is Audit, unless the box has written nothing.
 func (g *Guard) lastAudit() error {
 	if !g.wrote.Load() {
 		return nil

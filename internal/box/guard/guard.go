@@ -1,34 +1,41 @@
 //go:build linux
 
-// Package guard answers the system calls that a box watches: it decides what mounts and
-// Landlock can't, and turns what they refuse into reports.
+// Package guard answers the system calls that a box watches. It decides cases that mounts and
+// Landlock can't decide, and reports refusals of theirs.
 //
 // # What it decides
 //
-// Connecting. A path may lead to a Unix socket of this machine, and no mount or Landlock rule stops that (a read-only mount
-// doesn't). The kernel, told to go on, would read the address and the descriptor a second time, and a
-// thread of the program may have changed both: so nobody is ever told to go on with a connect. The address is read
-// once, the path is resolved below the box's root, and the connection is made here, on a
-// duplicate of the caller's socket, to the very file that was judged. The server then sees this process as its peer: the same user, but a
-// pid that is 0 in the box. Other sockets keep their namespace wherever they are connected.
+// Connecting. A path may lead to a Unix socket of this machine, and no mount or Landlock rule stops
+// that (a read-only mount doesn't). If the kernel went on with the call, it would read the address
+// and the descriptor a second time, and a thread of the program may have changed both. So the guard
+// never lets the kernel go on with a connect. It reads the address once and resolves the path below
+// the box's root. Then it makes the connection itself, on a duplicate of the caller's socket, to
+// the very file that it judged. The server sees this process as its peer: the same user, but a pid
+// that is 0 in the box. Sockets that are not Unix sockets stay in their network namespace wherever
+// they are connected.
 //
-// Protected names. The creation of a name that is protected and does not exist yet (".mcp.json", ".git/hooks"), a link in the place of a directory that
-// leads there, and moving what holds a protected file: EACCES. Here the kernel does go on with what is allowed, so a program
-// with threads can get past the look. That is why the directories are watched too (inotify): what appears
-// there all the same is moved away at once, kept for the person, and reported; what was moved away is moved back.
+// Protected names. These calls get EACCES: creating a protected name that does not exist yet
+// (".mcp.json", ".git/hooks"), making a link in the place of a directory that leads to one, and
+// moving a directory that holds one. Here the kernel does go on with allowed calls, so a program
+// with threads can get past the check. That is why the directories are watched too (inotify). A
+// protected file that still appears there is moved away at once, kept for the user, and reported. A
+// directory that was moved away is moved back.
 //
 // # Where names are protected
 //
-// At the top of the directory that a [Protected] names, and, if Deep, at the top of every repository below it that
-// was there before the box: what a box clones, unpacks or installs is its own, and so is node_modules. Names
-// in .git are protected where there was a .git before: making a new repository is no attack on one. What would make git run a program
-// outside (hooks, settings like core.fsmonitor) is taken out of every repository that the box made, changed or moved, when it has
-// ended: see [Guard.Audit] and package gitdir.
+// Names are protected at the top of the directory that a [Protected] names. If Deep is set, they
+// are also protected at the top of every repository below it that existed before the box.
+// Repositories that a box clones, unpacks or installs are its own, and so is node_modules. Names in
+// .git are protected where a .git existed before: making a new repository is no attack on one. When
+// the box has ended, the guard takes everything that would make git run a program outside (hooks,
+// settings like core.fsmonitor) out of every repository that the box made, changed or moved: see
+// [Guard.Audit] and package gitdir.
 //
 // # What it only reports
 //
-// The kernel refuses, and the guard says so: writes outside of the writable directories, dangerous
-// calls. A write that the kernel would have refused without a box too (no such file, no permission) is no report.
+// The kernel refuses writes outside of the writable directories, and dangerous calls; the guard
+// reports them. It does not report a write that the kernel would also refuse without a box (no such
+// file, no permission).
 package guard
 
 import (
@@ -44,31 +51,37 @@ import (
 	"github.com/carrel-dev/carrel/internal/refusal"
 )
 
-// Rules are what the guard goes by. Paths are absolute and as they are inside, links resolved.
+// Rules are the guard's rules. Paths are absolute, as seen inside, with links resolved.
 type Rules struct {
-	// Paths are directories and files; the most specific one decides. What none names is not writable.
+	// Paths are directories and files. The most specific one decides. A path below none of them is
+	// not writable.
 	Paths []Path
-	// Protected are names that must not be created or changed below a writable directory: those
-	// that exist are mounted read-only and are in Paths too. A writable Path at such a name, or below, lifts it there.
+	// Protected are names that must not be created or changed below a writable directory. Existing
+	// ones are mounted read-only and are in Paths too. A writable Path at or below such a name
+	// lifts the protection there.
 	Protected []Protected
-	// Sockets are allowed paths of Unix sockets outside, "*" standing for anything in one element; "*" alone allows all. One that
-	// is named whole is reached even where the box has another directory in its place.
+	// Sockets are allowed paths of Unix sockets outside. "*" stands for any text within one
+	// element; "*" alone allows all. A path without a "*" is reached even if the box has another
+	// directory in its place.
 	Sockets []string
-	// Own are directories whose sockets are the box's own: /tmp, /run, /dev/shm and so on. Sockets below a writable Path
-	// are its own if they were made since New. The most specific one decides.
+	// Own are directories whose sockets belong to the box: /tmp, /run, /dev/shm and so on. Sockets
+	// below a writable Path belong to it if they were made after New. The most specific one
+	// decides.
 	Own []string
-	// Closed is why connections fail: "" when the wire decides (and reports).
+	// Closed is the reason why connections fail. It is "" when the wire decides (and reports).
 	Closed string
 	// Sealed: no process of the box can get another user, or other namespaces; whoever makes its filter and rights sees to that. What is
 	// true of one process is then true of all, and is looked up once.
 	Sealed bool
-	// NoBind: ports may not be listened on.
+	// NoBind forbids listening on ports.
 	NoBind bool
-	// Quarantine is the directory that protected files are moved to, made when needed. On another filesystem, or without it,
-	// they stay in their directory under a name that means nothing.
+	// Quarantine is the directory that protected files are moved to. It is made when it is needed.
+	// If it is on another filesystem, or "", the files stay in their directory under a meaningless
+	// name.
 	Quarantine string
-	// Roots are this machine's directories that are writable, for the look at repositories when the box has ended; and Repositories those that are there,
-	// with .git files, as far as they are known. Open: no mounts keep what is not writable from the box.
+	// Roots are this machine's writable directories, which the Audit searches. Repositories are the
+	// known repositories and .git files in them. Open says that no mounts keep the box from other
+	// files.
 	Roots, Repositories []string
 	Open                bool
 	// Replaced are files that are written and replaced by what is written beside them, in directories that are otherwise not
@@ -90,8 +103,8 @@ type Path struct {
 
 // Protected is one pattern.
 type Protected struct {
-	Dir     string // absolute: where it holds
-	Pattern string // relative: ".mcp.json", ".git/hooks"; "*" stands for anything in one element
+	Dir     string // absolute: the directory it applies to
+	Pattern string // relative: ".mcp.json", ".git/hooks"; "*" is any text in an element
 	Deep    bool   // in repositories below Dir too
 	Rule    string
 	Allow   string // how to lift it
@@ -105,20 +118,20 @@ type Guard struct {
 	names   *names
 	log     *refusal.Log
 	root    func() *os.File
-	start   unix.Timespec // of this clock are the times of new files
+	start   unix.Timespec // by the clock that new files get their times from
 	watch   *watcher
-	sockets sync.Map // of socketFile: made by the box
+	sockets sync.Map // set of socketFile: those that the box made
 	known   atomic.Int64
 	alike   alike
 
 	began        clocks
-	wrote        atomic.Bool // something was written, or may have been
+	wrote        atomic.Bool // the box has written, or may have
 	repositories gitdir.Before
 	replaced     []*replaced
 }
 
-// New makes a guard of a box whose root is root; call it before the command runs. It is closed after the box's end. root may
-// return nil until the first call, and is then not used.
+// New makes the guard of a box. root returns the box's root. Call New before the command runs, and
+// Close after the box's end. Before the first call root may return nil; it is then not used.
 func New(r Rules, log *refusal.Log, root func() *os.File) (*Guard, error) {
 	g := &Guard{rules: r, paths: map[string]*Path{}, own: map[string]bool{}, log: log, root: root, watch: &watcher{events: -1, stop: make(chan struct{}), watches: map[int32]*watched{}}, began: readClocks()}
 	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &g.start); err != nil {
@@ -174,16 +187,16 @@ func (g *Guard) Answer(c seccomp.Call) seccomp.Answer {
 	return goOn
 }
 
-// opensOnly reports whether a call opens files.
+// opensOnly reports whether a call only opens files.
 func opensOnly(name string) bool { return name == "open" || name == "openat" || name == "creat" }
 
 // goOn lets the kernel go on.
 var goOn = seccomp.Answer{Continue: true}
 
-// refuse is the answer of a decision.
+// refuse is the answer to a forbidden call.
 var refuse = seccomp.Answer{Errno: unix.EACCES}
 
-// rule is the most specific Path of a path, nil if none names it.
+// rule returns the most specific Path for a path; nil if there is none.
 func (g *Guard) rule(full string) *Path {
 	for dir := full; ; dir = parent(dir) {
 		if p := g.paths[dir]; p != nil {
@@ -195,7 +208,7 @@ func (g *Guard) rule(full string) *Path {
 	}
 }
 
-// writable reports whether the rules let a path be written.
+// writable reports whether the rules allow writes to a path.
 func (g *Guard) writable(full string) bool {
 	for dir := full; ; dir = parent(dir) {
 		if p := g.paths[dir]; p != nil {
@@ -210,7 +223,7 @@ func (g *Guard) writable(full string) bool {
 	}
 }
 
-// parent is the directory of a clean absolute path; "/" of "/".
+// parent returns the directory of a clean absolute path. The parent of "/" is "/".
 func parent(full string) string {
 	for i := len(full) - 1; i > 0; i-- {
 		if full[i] == '/' {
@@ -220,7 +233,7 @@ func parent(full string) string {
 	return "/"
 }
 
-// last is the last element of a path, as written, without slashes at its end.
+// last returns the last element of a path as written, without slashes at its end.
 func last(name string) string {
 	end := len(name)
 	for end > 0 && name[end-1] == '/' {
@@ -234,7 +247,7 @@ func last(name string) string {
 	return name[:end]
 }
 
-// join puts an element below a directory.
+// join appends an element to a directory's path.
 func join(dir, base string) string {
 	if dir == "/" {
 		return "/" + base

@@ -22,7 +22,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// world is a guard over a directory, asked about calls of this very process.
+// world is a guard for a directory. Tests ask it about calls of this process.
 type world struct {
 	t     *testing.T
 	dir   string // the writable directory
@@ -33,7 +33,7 @@ type world struct {
 	box   atomic.Pointer[box.Box] // of tests with a real one
 }
 
-// protectedNames are as the settings have them, in short.
+// protectedNames returns a short form of the names in the settings.
 func protectedNames(dir string) []guard.Protected {
 	var out []guard.Protected
 	for _, p := range []string{".git/hooks", ".git/config", ".git/modules/*/hooks", ".mcp.json", ".vscode", ".claude/agents", "*.code-workspace", ".npmrc"} {
@@ -42,7 +42,7 @@ func protectedNames(dir string) []guard.Protected {
 	return out
 }
 
-// newWorld makes the directory, lets prepare fill it, and makes the guard.
+// newWorld makes the directory, calls prepare to fill it, and makes the guard.
 func newWorld(t *testing.T, prepare func(dir string), change func(*guard.Rules)) *world {
 	t.Helper()
 	base, err := filepath.EvalSymlinks(t.TempDir())
@@ -73,7 +73,7 @@ func newWorld(t *testing.T, prepare func(dir string), change func(*guard.Rules))
 	return w
 }
 
-// call asks the guard about a call of this process. Strings and bytes become pointers.
+// call asks the guard about a call of this process. It turns strings and bytes into pointers.
 func (w *world) call(name string, args ...any) seccomp.Answer {
 	c := seccomp.Call{PID: os.Getpid(), Name: name}
 	for i, a := range args {
@@ -94,10 +94,10 @@ func (w *world) pointer(b []byte) uint64 {
 	return uint64(uintptr(unsafe.Pointer(&b[0])))
 }
 
-// path is a name below the directory.
+// path returns the path of a name below the directory.
 func (w *world) path(name string) string { return w.dir + "/" + name }
 
-// refused are the things of the log.
+// refused lists the entries of the log.
 func (w *world) refused() []string {
 	list, _ := w.log.List()
 	var out []string
@@ -216,7 +216,7 @@ func TestProtectedNames(t *testing.T) {
 	}
 }
 
-// TestFreshRepository makes and clones as git does.
+// TestFreshRepository makes and clones repositories as git does.
 func TestFreshRepository(t *testing.T) {
 	w := newWorld(t, func(dir string) { mkdir(t, dir+"/x/hooks") }, nil)
 	t.Chdir(w.dir)
@@ -283,7 +283,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// newWorldWithLog is a guard with the same directory and an empty log.
+// newWorldWithLog returns a guard for the same directory with an empty log.
 func newWorldWithLog(w *world) *world {
 	n := &world{t: w.t, dir: w.dir, log: w.log}
 	g, err := guard.New(guard.Rules{Paths: []guard.Path{{Path: w.dir, Writable: true}, {Path: "/dev", Writable: true}}}, w.log, func() *os.File { return nil })
@@ -295,7 +295,7 @@ func newWorldWithLog(w *world) *world {
 	return n
 }
 
-// TestAllowIsUseful checks what is proposed for a write.
+// TestAllowIsUseful checks the proposed option for each refused write.
 func TestAllowIsUseful(t *testing.T) {
 	w := newWorld(t, nil, nil)
 	base := filepath.Dir(w.dir)
@@ -380,7 +380,7 @@ func BenchmarkNew(b *testing.B) {
 	}
 }
 
-// TestManyGuards uses up what the machine gives of inotify; the names are looked after all the same.
+// TestManyGuards uses up this machine's inotify limits. The names must still be watched.
 func TestManyGuards(t *testing.T) {
 	if testing.Short() {
 		testenv.Need(t, "time", errors.New("-short"))

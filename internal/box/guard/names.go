@@ -8,35 +8,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pattern is a Protected, in parts.
+// pattern is a Protected, split into parts.
 type pattern struct {
 	*Protected
 	parts []string
 }
 
-// relation is how a path stands to a protected name.
+// relation is the relation of a path to a protected name.
 type relation uint8
 
 const (
 	unrelated relation = iota
 	within             // it is the name, or below it
-	above              // it is a directory that leads to the name
+	above              // the path is a directory that leads to the name
 )
 
-// names is what is known of protected names.
+// names holds the protected names and where they are.
 type names struct {
-	// words are the parts of all patterns and the names of holders, in lower case; globs those parts with a "*". A path whose
-	// last element is not among them is of no interest.
+	// words are the parts of all patterns and the names of holders, in lower case. globs are the
+	// parts that contain a "*". A path is interesting only if its last element is among these.
 	words map[string]bool
 	globs []string
-	// star: a part is "*" alone. Any name may be that one; but only a link or a directory that is moved there leads anywhere.
+	// star says that a pattern has the part "*". Then any name may match. But only a link, or a
+	// directory moved there, can lead to a protected name.
 	star bool
-	// top are the patterns that hold at a directory; deep those that hold in repositories below it.
+	// top are the patterns that apply at a directory. deep are those that apply in repositories
+	// below it.
 	top, deep map[string][]*pattern
-	// repository are holders where there was a .git before the box.
+	// repository are the holders that had a .git before the box.
 	repository map[string]bool
-	// before are the protected names that existed before the box, with their inodes; holds the directories above them, below
-	// what is writable, whose moving would carry them away.
+	// before are the protected names that existed before the box, with their inodes. holds are the
+	// directories above them, below a writable one. Moving such a directory would carry the name
+	// away.
 	before map[string]inode
 	holds  map[string]*pattern
 }
@@ -46,7 +49,7 @@ type inode struct{ dev, ino uint64 }
 
 func identity(st *unix.Stat_t) inode { return inode{st.Dev, st.Ino} }
 
-// compile reads the rules and the directories that they are about.
+// compile builds names from the rules and the directories in them.
 func (g *Guard) compile() *names {
 	n := &names{
 		words: map[string]bool{}, top: map[string][]*pattern{}, deep: map[string][]*pattern{},
@@ -88,8 +91,8 @@ func (n *names) word(part string) {
 	n.words[strings.ToLower(part)] = true
 }
 
-// holder looks whether a directory is a repository. A .git that is a file leads to a repository elsewhere: whoever
-// changes it chooses another, so it is protected itself.
+// holder checks whether a directory is a repository. A .git that is a file leads to a repository
+// elsewhere. A change to it would choose another repository, so that file itself is protected.
 func (n *names) holder(dir string) {
 	var st unix.Stat_t
 	if unix.Lstat(join(dir, ".git"), &st) != nil {
@@ -109,7 +112,8 @@ func (n *names) holder(dir string) {
 	}
 }
 
-// nested finds the repositories below that the rules tell of: a read-only path that matches a pattern.
+// nested finds the repositories in subdirectories that the rules reveal: a read-only path that
+// matches a pattern.
 func (g *Guard) nested(n *names) {
 	for full := range g.paths {
 		for root, deep := range n.deep {
@@ -135,7 +139,8 @@ func (g *Guard) nested(n *names) {
 	}
 }
 
-// existing notes what of a pattern exists below at, a directory that leads to it.
+// existing records which names of a pattern exist below at. at is a directory that leads to the
+// pattern.
 func (g *Guard) existing(n *names, list listing, at string, p *pattern, parts []string) {
 	for _, name := range list.candidates(at, parts[0]) {
 		full := join(at, name)
@@ -155,7 +160,7 @@ func (g *Guard) existing(n *names, list listing, at string, p *pattern, parts []
 	}
 }
 
-// interesting reports whether a path with this last element may have to do with a protected name.
+// interesting reports whether a path with this last element may concern a protected name.
 func (n *names) interesting(base string) bool {
 	if n.words[strings.ToLower(base)] {
 		return true
@@ -168,8 +173,9 @@ func (n *names) interesting(base string) bool {
 	return false
 }
 
-// protects says how a path stands to protected names, and to which: to one that it is within, else to all that it is above. exists reports
-// whether a directory had a .git before the box.
+// protects returns the relation of a path to protected names, and their patterns. If the path is
+// within one, it returns that pattern; otherwise all patterns that the path is above. wasRepository
+// reports whether a directory had a .git before the box.
 func (g *Guard) protects(full string, wasRepository func(dir string) bool) (relation, []*pattern) {
 	n := g.names
 	var leads []*pattern
@@ -196,7 +202,7 @@ func (g *Guard) protects(full string, wasRepository func(dir string) bool) (rela
 	return above, leads
 }
 
-// at are the patterns that hold at a directory.
+// at returns the patterns that apply at a directory.
 func (n *names) at(dir, rel string, wasRepository func(string) bool) []*pattern {
 	if top := n.top[dir]; top != nil {
 		return top
@@ -214,7 +220,8 @@ func (n *names) at(dir, rel string, wasRepository func(string) bool) []*pattern 
 	return nil
 }
 
-// lifted reports whether a writable path of the rules opens a protected name of so many parts below dir.
+// lifted reports whether a writable path of the rules lifts the protection of a name below dir.
+// parts is the number of the name's parts.
 func (g *Guard) lifted(full, dir string, parts int) bool {
 	p := g.rule(full)
 	if p == nil || !p.Writable || !below(p.Path, dir) {
@@ -246,7 +253,7 @@ func below(full, dir string) bool {
 	return len(full) > len(dir) && full[len(dir)] == '/' && full[:len(dir)] == dir
 }
 
-// installed reports whether a relative path leads into what a package manager put there.
+// installed reports whether a relative path leads into the files of a package manager.
 func installed(rel string) bool {
 	for part := range strings.SplitSeq(rel, "/") {
 		switch part {
@@ -257,7 +264,8 @@ func installed(rel string) bool {
 	return false
 }
 
-// match compares one element with a pattern, without regard to case: there are directories that have none. "*" is anything.
+// match compares one element with a pattern. It ignores case, because some directories do. "*"
+// matches any text.
 func match(pattern, name string) bool {
 	first, rest, star := strings.Cut(pattern, "*")
 	if !star {

@@ -12,8 +12,9 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 )
 
-// madeInside says who made a socket's file in a directory that the box shares with this machine. The box's own is
-// younger than the guard, and a socket that is bound to it belongs to the box's network namespace.
+// madeInside tells who made a socket's file in a directory that the box shares with this machine.
+// The box made it if the file is younger than the guard, and a socket bound to it belongs to the
+// box's network namespace.
 func (g *Guard) madeInside(c seccomp.Call, fd int) whose {
 	birth, young := g.birth(fd)
 	if !young {
@@ -29,7 +30,7 @@ func (g *Guard) madeInside(c seccomp.Call, fd int) whose {
 	if unix.Fstat(fd, &st) != nil {
 		return foreign
 	}
-	// An inode's number is used again, but not with the same time.
+	// An inode's number may be reused, but with another birth time.
 	file := socketFile{identity(&st), birth}
 	if _, known := g.sockets.Load(file); known {
 		return ours
@@ -43,18 +44,19 @@ func (g *Guard) madeInside(c seccomp.Call, fd int) whose {
 	return ours
 }
 
-// socketFile is a file that a socket of the box was seen bound to.
+// socketFile identifies a file to which a socket of the box was bound.
 type socketFile struct {
 	inode
 	birth unix.StatxTimestamp
 }
 
-// maxKnown bounds how many are remembered.
+// maxKnown bounds the number of remembered files.
 const maxKnown = 1000
 
-// boundIn looks for a socket of the caller's network namespace that is bound to a file. The kernel's list has
-// socket numbers and names as they were given, which say little; so the sockets are borrowed from those who have them,
-// and the kernel is asked for the file that each is bound to.
+// boundIn looks for a socket of the caller's network namespace that is bound to a file. The
+// kernel's list has only socket numbers and names as the programs gave them, which is not enough.
+// So boundIn duplicates the sockets from the processes that hold them, and asks the kernel for the
+// file of each.
 func boundIn(c seccomp.Call, file inode) bool {
 	listening := map[string]bool{}
 	list, err := os.ReadFile(process(c, "net/unix"))
@@ -85,7 +87,7 @@ func boundIn(c seccomp.Call, file inode) bool {
 	return false
 }
 
-// processes are the numbers in /proc.
+// processes lists the pids in /proc.
 func processes() []string {
 	d, err := os.Open("/proc")
 	if err != nil {
@@ -102,7 +104,7 @@ func processes() []string {
 	return out
 }
 
-// has reports whether a process has one of the sockets, bound to the file.
+// has reports whether a process holds one of the sockets and that socket is bound to the file.
 func has(pid string, sockets map[string]bool, file inode) bool {
 	dir, err := os.Open("/proc/" + pid + "/fd")
 	if err != nil {
@@ -122,11 +124,13 @@ func has(pid string, sockets map[string]bool, file inode) bool {
 	return false
 }
 
-// siocunixfile asks for a descriptor of the file that a Unix socket is bound to, of whoever has CAP_NET_ADMIN over
-// its network namespace: the owner of the user namespace that it was made in has.
+// siocunixfile requests a descriptor of the file to which a Unix socket is bound. The caller needs
+// CAP_NET_ADMIN over the socket's network namespace. The owner of the user namespace that made that
+// namespace has it.
 const siocunixfile = 0x89e0
 
-// boundTo is the file that a descriptor of a process is bound to.
+// boundTo returns the file to which a process's socket is bound. name is the number of the socket's
+// descriptor.
 func boundTo(pid, name string) (inode, bool) {
 	p, err1 := strconv.Atoi(pid)
 	n, err2 := strconv.Atoi(name)

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// try connects and says what came of it.
+// try connects and prints the result.
 func try(name, network, at string) {
 	c, err := net.Dial(network, at)
 	if err != nil {
@@ -39,7 +39,7 @@ func dial() {
 	}
 }
 
-// sockets connects to all that there is and says what came of it.
+// sockets connects to every kind of socket and prints the results.
 func sockets() {
 	inside := func(network, at string) net.Listener {
 		l, err := net.Listen(network, at)
@@ -83,7 +83,7 @@ func sockets() {
 	try("192.0.2.1:80", "tcp", "192.0.2.1:80")
 }
 
-// path is a name whose bytes are changed while the kernel looks at it.
+// flipped is a name whose bytes change while the kernel reads it.
 type flipped struct {
 	b  []byte
 	at int
@@ -96,7 +96,7 @@ func flip(name string, at int, other byte) *flipped {
 
 func (f *flipped) pointer() uintptr { return uintptr(unsafe.Pointer(&f.b[0])) }
 
-// race does all that is forbidden, with names and descriptors that change, for so many seconds.
+// race tries all forbidden operations for some seconds, with names and descriptors that change.
 func race() {
 	seconds, _ := strconv.Atoi(os.Args[2])
 	end := time.Now().Add(time.Duration(seconds) * time.Second)
@@ -128,7 +128,7 @@ func race() {
 	fmt.Println("raced")
 }
 
-// raceNames makes protected names and moves what holds them.
+// raceNames makes protected names and moves the directories that hold them.
 func raceNames(loop func(func()), changing func(*flipped) *flipped) {
 	var at int64 = unix.AT_FDCWD
 	cwd := uintptr(at)
@@ -157,7 +157,7 @@ func raceNames(loop func(func()), changing func(*flipped) *flipped) {
 			_ = unix.Rmdir(d.name)
 		})
 	}
-	// The repository goes away, and an evil one comes.
+	// The repository is moved away, and a hostile one takes its place.
 	away := changing(flip("xgit", 0, '.'))
 	to := []byte("went\x00")
 	_ = os.Mkdir("xgit", 0o755)
@@ -191,7 +191,7 @@ func raceNames(loop func(func()), changing func(*flipped) *flipped) {
 	})
 }
 
-// raceSockets connects to a socket outside while it looks like another.
+// raceSockets connects to a socket outside while its name changes to that of another one.
 func raceSockets(loop func(func()), changing func(*flipped) *flipped) {
 	_ = os.Symlink("../far.sock", "y.link")
 	if l, err := net.Listen("unix", "near.sock"); err == nil {

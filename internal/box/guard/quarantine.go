@@ -13,8 +13,9 @@ import (
 	"github.com/carrel-dev/carrel/internal/refusal"
 )
 
-// sweep looks at all protected names once, and reports whether it moved something. Of the directories at the top, which may be
-// large, only names are looked at for patterns with a "*", if there are names.
+// sweep checks all protected names once, and reports whether it moved a file. names may limit it:
+// in the directories at the top, which may be large, patterns with a "*" are then compared only
+// with these names.
 func (g *Guard) sweep(names []string) bool {
 	w := g.watch
 	w.mu.Lock()
@@ -40,7 +41,7 @@ func (g *Guard) sweep(names []string) bool {
 	return w.moved != before
 }
 
-// inspect looks for what a pattern names below a directory.
+// inspect looks for files that a pattern names below a directory.
 func (g *Guard) inspect(list listing, holder, at string, p *pattern, parts []string) {
 	dir, err := straight(at)
 	if err != nil {
@@ -69,17 +70,19 @@ func (g *Guard) inspect(list listing, holder, at string, p *pattern, parts []str
 	}
 }
 
-// straight opens a directory whose path has no links. The box may put one anywhere below what it writes to, at any
-// moment; all moves here are made in directories that were opened so, or a link would lead us to move what is not the box's.
+// straight opens a directory whose path has no links. At any moment the box may put a link anywhere
+// below its writable directories. So all moves work in directories that straight opened. Otherwise
+// a link could make the guard move a file that is not the box's.
 func straight(dir string) (int, error) {
 	return openat2(unix.AT_FDCWD, dir, unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
 }
 
-// seize takes a name out of dir: first within the directory, which nothing can delay, then to where it is kept.
+// seize takes a name out of dir. It first renames it within the directory, which nothing can delay,
+// and then moves it to the quarantine.
 func (g *Guard) seize(dir int, full string, p *pattern) {
 	aside := ".carrel-moved-" + rand.Text()[:10]
 	if err := unix.Renameat2(dir, last(full), dir, aside, unix.RENAME_NOREPLACE); err != nil {
-		return // it is gone again, or it is mounted over; the next look tells
+		return // it is gone again, or a mount is on it; the next check decides
 	}
 	g.watch.moved++
 	where := g.keep(dir, aside, full)
@@ -89,14 +92,14 @@ func (g *Guard) seize(dir int, full string, p *pattern) {
 	})
 }
 
-// keep moves something to the quarantine, if that is on the same filesystem, and says where it is.
+// keep moves a file to the quarantine, if that is on the same filesystem, and returns its place.
 func (g *Guard) keep(dir int, aside, full string) string {
 	here := join(parent(full), aside)
 	q := g.rules.Quarantine
 	if q == "" || os.MkdirAll(q, 0o700) != nil {
 		return here
 	}
-	into, err := straight(q) // a link of the box's on the way would choose where its file goes
+	into, err := straight(q) // with a link on the way, the box would choose the file's new place
 	if err != nil {
 		return here
 	}
@@ -112,7 +115,7 @@ func (g *Guard) keep(dir int, aside, full string) string {
 func (g *Guard) restore(h *held) {
 	place, err := straight(parent(h.path))
 	if err != nil {
-		return // what is above it is held too, and was looked at before
+		return // the directory above is held too, and was checked before
 	}
 	defer unix.Close(place)
 	var st unix.Stat_t
@@ -130,7 +133,7 @@ func (g *Guard) restore(h *held) {
 	}
 	defer unix.Close(from)
 	if unix.Fstatat(from, last(now), &st, unix.AT_SYMLINK_NOFOLLOW) != nil || identity(&st) != h.id {
-		return // it moves on; so will the next look
+		return // it was moved again; so the next check tries again
 	}
 	if missing == nil {
 		g.seize(place, h.path, h.by)

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// stranger is the uid of an unprivileged user. It is nobody's.
+// stranger is the uid of an unprivileged user. No account has it.
 const stranger = 54_871
 
 // TestAsStranger runs the other tests as an unprivileged user.
@@ -79,10 +79,10 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// boxed runs a command in a box with a guard over a world's directory, and returns what it wrote.
+// boxed runs a command in a box with a guard for a world's directory, and returns its output.
 func boxed(t *testing.T, w *world, args ...string) string { return boxedWith(t, w, nil, nil, args...) }
 
-// boxedWith has a standard input and other mounts too.
+// boxedWith is boxed with a standard input and other mounts.
 func boxedWith(t *testing.T, w *world, stdin *os.File, mounts []box.Mount, args ...string) string {
 	t.Helper()
 	if err := box.Probe(t.Context()); err != nil {
@@ -123,7 +123,7 @@ func boxedWith(t *testing.T, w *world, stdin *os.File, mounts []box.Mount, args 
 	return string(out)
 }
 
-// realWorld is a world with the test binary in it, and a guard that knows the box's root.
+// realWorld returns a world that contains the test binary. Its guard knows the box's root.
 func realWorld(t *testing.T, prepare func(dir string)) *world {
 	var w *world
 	base, err := filepath.EvalSymlinks(t.TempDir())
@@ -142,7 +142,7 @@ func realWorld(t *testing.T, prepare func(dir string)) *world {
 	return w
 }
 
-// remake makes the guard of a real world, with other rules.
+// remake makes the guard of a real world again, with other rules.
 func (w *world) remake(change func(*guard.Rules)) {
 	if w.guard != nil {
 		_ = w.guard.Close()
@@ -172,12 +172,12 @@ func (w *world) remake(change func(*guard.Rules)) {
 	w.guard = g
 }
 
-// part is this binary in one of its parts, inside.
+// part returns the command that runs this binary inside, in one of its parts.
 func (w *world) part(args ...string) []string {
 	return append([]string{"guard-test"}, args...)
 }
 
-// outside is a server beside the box's directory that counts who came.
+// outside starts a server beside the box's directory. It counts its connections.
 func outside(t *testing.T, name string) *atomic.Int64 {
 	t.Helper()
 	l, err := net.Listen("unix", name)
@@ -224,7 +224,7 @@ func TestSocketsInABox(t *testing.T) {
 	t.Log(out)
 }
 
-// hostSocket is a TCP connection of this machine.
+// hostSocket returns a TCP connection of this machine.
 func hostSocket(t *testing.T) *os.File {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -245,7 +245,8 @@ func hostSocket(t *testing.T) *os.File {
 	return f
 }
 
-// TestAllowedElsewhere reaches a socket that the rules name where the box has an empty directory.
+// TestAllowedElsewhere connects to a socket that the rules allow. The box has an empty directory in
+// its place.
 func TestAllowedElsewhere(t *testing.T) {
 	w := realWorld(t, func(dir string) { mkdir(t, filepath.Dir(dir)+"/run") })
 	run := filepath.Dir(w.dir) + "/run"
@@ -264,7 +265,8 @@ func TestAllowedElsewhere(t *testing.T) {
 	}
 }
 
-// TestInterruptedConnect ends a connect that waits with a signal that the program handles.
+// TestInterruptedConnect interrupts a waiting connect with a signal for which the program has a
+// handler.
 func TestInterruptedConnect(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		testenv.Need(t, "python3", err)
@@ -289,7 +291,7 @@ print(len(held) > 0, l.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
 	}
 }
 
-// TestRaces lets a program with threads change what the guard looked at.
+// TestRaces runs a program whose threads change the memory that the guard checks.
 func TestRaces(t *testing.T) {
 	seconds := "2"
 	if testing.Short() {
@@ -364,7 +366,8 @@ func TestGit(t *testing.T) {
 	}
 }
 
-// TestFreshRepositoryIsDisarmed lets the box make repositories that run a program where git is run.
+// TestFreshRepositoryIsDisarmed makes repositories in a box that would run a program when git is
+// used in them.
 func TestFreshRepositoryIsDisarmed(t *testing.T) {
 	git(t)
 	w := realWorld(t, nil)
@@ -437,5 +440,5 @@ func TestNpm(t *testing.T) {
 	t.Log(w.refused())
 }
 
-// parts are what this binary plays inside of a box.
+// parts are the parts that this binary plays inside of a box.
 var parts = reexec.Parts{"guard-test sockets": sockets, "guard-test dial": dial, "guard-test race": race}

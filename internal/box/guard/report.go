@@ -14,10 +14,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/refusal"
 )
 
-// outside is the rule of what no rule names.
+// outside is the rule for paths that no other rule names.
 const outside = "built-in: only the working directory is written to"
 
-// add notes a refusal with who tried.
+// add logs a refusal with the program that tried.
 func (g *Guard) add(c seccomp.Call, r refusal.Refusal) {
 	r.Program, r.PID = program(c.PID)
 	if r.Operation == "" {
@@ -26,7 +26,7 @@ func (g *Guard) add(c seccomp.Call, r refusal.Refusal) {
 	g.log.Add(r)
 }
 
-// protected refuses what is against a protected name.
+// protected refuses a call that would break the protection of a name.
 func (g *Guard) protected(c seccomp.Call, full string, p *pattern) seccomp.Answer {
 	g.add(c, refusal.Refusal{
 		Kind: refusal.Write, What: full, Rule: p.Rule, Allow: p.Allow, Certain: true,
@@ -35,8 +35,8 @@ func (g *Guard) protected(c seccomp.Call, full string, p *pattern) seccomp.Answe
 	return refuse
 }
 
-// unwritable reports a write where none is allowed, unless it would fail without a box too. Of the kinds only what the
-// kernel would look at differs.
+// unwritable reports a write to a path that is not writable. It does not report a write that would
+// fail without a box, too. The kind decides only which permission the kernel would check.
 func (g *Guard) unwritable(c seccomp.Call, p *place, k kind, quiet bool) {
 	st, exists := p.stat()
 	fd, name := p.fd, ""
@@ -45,7 +45,7 @@ func (g *Guard) unwritable(c seccomp.Call, p *place, k kind, quiet bool) {
 		switch st.Mode & unix.S_IFMT {
 		case unix.S_IFCHR, unix.S_IFBLK, unix.S_IFIFO, unix.S_IFSOCK:
 			if k == opens {
-				return // no wall stands there
+				return // no wall refuses it there
 			}
 		}
 	}
@@ -117,7 +117,7 @@ func (g *Guard) denied(c seccomp.Call) {
 	g.add(c, r)
 }
 
-// program is the name of a thread's process, and its number in its own pid namespace.
+// program returns the name of a thread's process, and its pid in its own pid namespace.
 func program(pid int) (name string, inside int) {
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
@@ -146,14 +146,15 @@ func program(pid int) (name string, inside int) {
 	return name, inside
 }
 
-// stores are directories in which programs keep things of their own, and how many elements below name the program: to
-// allow one of its directories would be of no use.
+// stores are directories in which programs keep their own files. below is the number of elements
+// after it that name the program. Allowing only a subdirectory of a program's directory would not
+// help.
 var stores = []struct {
 	part  string
 	below int
 }{{"/.cache/", 1}, {"/.config/", 1}, {"/.local/share/", 1}, {"/.local/state/", 1}, {"/.npm/", 0}, {"/.cargo/", 1}, {"/go/pkg/", 1}, {"/.gradle/", 0}, {"/.m2/", 0}, {"/.nuget/", 0}, {"/.rustup/", 0}}
 
-// whole is the directory that is worth allowing for a write in dir.
+// whole returns the directory to propose for a write in dir.
 func whole(dir string) string {
 	for _, s := range stores {
 		before, rest, found := strings.Cut(dir+"/", s.part)
@@ -172,7 +173,7 @@ func whole(dir string) string {
 	return dir
 }
 
-// quote writes a path for a shell.
+// quote quotes a path for a shell.
 func quote(path string) string {
 	for _, r := range path {
 		if r != '/' && r != '.' && r != '-' && r != '_' && r != '+' && r != ',' && r != '@' && r != ':' &&

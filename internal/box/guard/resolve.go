@@ -13,7 +13,7 @@ import (
 )
 
 // place is a name in a directory, as the box's processes see it. The directory is held open, so it
-// is one and the same whatever is renamed meanwhile.
+// stays the same whatever is renamed.
 type place struct {
 	fd   int    // of the directory, O_PATH
 	dir  string // its path, links resolved
@@ -25,14 +25,14 @@ func (p *place) close() { _ = unix.Close(p.fd) }
 // full is the name's path.
 func (p *place) full() string { return join(p.dir, p.base) }
 
-// stat looks at the name itself, not through a link.
+// stat returns the status of the name itself. It does not follow a link.
 func (p *place) stat() (st unix.Stat_t, exists bool) {
 	err := unix.Fstatat(p.fd, p.base, &st, unix.AT_SYMLINK_NOFOLLOW)
 	return st, err == nil
 }
 
-// beneath and scoped are the two ways to resolve: relative to a directory without leaving it, and in a
-// root. Neither follows the links of /proc, which lead out of any root.
+// beneath and scoped are the two ways to resolve a path: below a directory without leaving it, and
+// within a root. Neither follows the links of /proc, which lead out of any root.
 const (
 	beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
 	scoped  = unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS
@@ -41,16 +41,16 @@ const (
 func openat2(dir int, name string, flags, resolve uint64) (int, error) {
 	for {
 		fd, err := unix.Openat2(dir, name, &unix.OpenHow{Flags: flags | unix.O_PATH | unix.O_CLOEXEC, Resolve: resolve})
-		if err != unix.EAGAIN && err != unix.EINTR { // EAGAIN: something was renamed meanwhile
+		if err != unix.EAGAIN && err != unix.EINTR { // EAGAIN: a rename happened during the call
 			return fd, err
 		}
 	}
 }
 
-// process is a file of the caller in /proc.
+// process returns the path of a file in the caller's /proc directory.
 func process(c seccomp.Call, name string) string { return "/proc/" + strconv.Itoa(c.PID) + "/" + name }
 
-// self is the name of an own descriptor.
+// self returns a path of a descriptor of this process.
 func self(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // rootOf opens the box's root.
@@ -62,7 +62,8 @@ func (g *Guard) rootOf(c seccomp.Call) (fd int, done func(), err error) {
 	return fd, func() { _ = unix.Close(fd) }, err
 }
 
-// begin is where the resolution of a name starts: a directory of the caller, or "" for its root, and the rest of the name.
+// begin returns the start of a name's resolution and the rest of the name. The start is a directory
+// of the caller, or "" for its root.
 func begin(c seccomp.Call, dirArg int, name string) (base, rest string) {
 	if !strings.HasPrefix(name, "/") {
 		if dirArg >= 0 {
@@ -72,7 +73,7 @@ func begin(c seccomp.Call, dirArg int, name string) (base, rest string) {
 		}
 		return process(c, "cwd"), name
 	}
-	// Names through the caller's own descriptors, with which programs reach long paths.
+	// These names go through the caller's own descriptors. Programs use them for long paths.
 	for _, prefix := range []string{"/proc/self/", "/proc/thread-self/", "/dev/fd/"} {
 		rest, ok := strings.CutPrefix(name, prefix)
 		if !ok {
@@ -97,7 +98,7 @@ func begin(c seccomp.Call, dirArg int, name string) (base, rest string) {
 	return "", name
 }
 
-// find opens a name of the caller with O_PATH, as it would be found by the caller.
+// find opens a name with O_PATH. It finds the same file as the caller would.
 func (g *Guard) find(c seccomp.Call, dirArg int, name string, flags uint64) (int, error) {
 	base, rest := begin(c, dirArg, name)
 	if base != "" {
@@ -113,7 +114,7 @@ func (g *Guard) find(c seccomp.Call, dirArg int, name string, flags uint64) (int
 		if err != unix.EXDEV {
 			return fd, err
 		}
-		// It leaves the directory: by its path, from the root.
+		// The name leaves the directory. So resolve it by its path, from the root.
 		at, err := os.Readlink(self(dir))
 		if err != nil {
 			return -1, err
@@ -128,7 +129,7 @@ func (g *Guard) find(c seccomp.Call, dirArg int, name string, flags uint64) (int
 	return openat2(root, rest, flags, scoped)
 }
 
-// locate resolves all but the last element of a name.
+// locate resolves a name except for its last element.
 func (g *Guard) locate(c seccomp.Call, dirArg int, name string) (*place, error) {
 	base := last(name)
 	if base == "" || base == "." || base == ".." {
@@ -173,7 +174,7 @@ func readlink(name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// readlink reads the link that the place is.
+// readlink reads the link at the place.
 func (p *place) readlink() (string, error) {
 	var buf [unix.PathMax]byte
 	n, err := unix.Readlinkat(p.fd, p.base, buf[:])

@@ -4,25 +4,26 @@ package guard
 
 import "golang.org/x/sys/unix"
 
-// kind is what a call does to a name.
+// kind is the effect of a call on a name.
 type kind uint8
 
 const (
-	makes   kind = iota // a file, directory, link or device that is not there yet
-	links               // a symbolic link, hard link or device: makes, but never a directory
+	makes   kind = iota // a new file, directory, link or device
+	links               // a new symbolic link, hard link or device; never a directory
 	removes             // a name
 	changes             // what is there: its length, mode, owner, attributes
 	opens               // for writing
 )
 
-// shape says where a call has its name: arguments by number; dir is -1 for the working directory.
+// shape says which arguments of a call hold its name, by number. A dir of -1 is the working
+// directory.
 type shape struct {
 	kind      kind
 	dir, path int
 	quiet     bool // a refusal is of no interest: attributes
 }
 
-// shapeOf is the shape of the calls that change one name.
+// shapeOf returns the shape of a call that changes one name.
 func shapeOf(name string) (shape, bool) {
 	switch name {
 	case "mkdir":
@@ -51,7 +52,7 @@ func shapeOf(name string) (shape, bool) {
 	return shape{}, false
 }
 
-// openShape is where an open has its name, and its flags.
+// openShape returns the arguments that hold an open's name, and its flags.
 func openShape(name string, args [6]uint64) (dir, path int, flags int) {
 	switch name {
 	case "creat":
@@ -62,7 +63,7 @@ func openShape(name string, args [6]uint64) (dir, path int, flags int) {
 	return 0, 1, int(int32(args[2]))
 }
 
-// renameShape is where a rename has its names, and its flags.
+// renameShape returns the arguments that hold a rename's names, and its flags.
 func renameShape(name string, args [6]uint64) (oldDir, oldPath, newDir, newPath int, flags uint32) {
 	switch name {
 	case "rename":

@@ -16,7 +16,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 )
 
-// socket is a duplicate of a caller's socket: one and the same socket, with one and the same flags and options.
+// socket is a duplicate of a caller's socket. Both are the same socket, with the same flags and
+// options.
 type socket struct {
 	fd     int
 	domain int
@@ -24,11 +25,13 @@ type socket struct {
 	guard  *Guard
 }
 
-// slice is how long a connect waits before it looks whether its caller still does.
+// slice is the time for which a connect waits before it checks whether its caller still waits.
 const slice = 50 * time.Millisecond
 
-// connect connects with the semantics of the caller's own call. One that may wait does so in slices, by
-// the socket's own timeout, which is put back afterwards: the flag that says whether it may wait is shared with the caller, whose other threads see it.
+// connect connects with the semantics of the caller's own call. A call that may wait does so in
+// slices. For that connect sets the socket's timeout, and restores it afterwards. It does not use
+// the non-blocking flag, because that is shared with the caller, and the caller's other threads
+// would see it.
 func (s *socket) connect(addr []byte) error {
 	flags, err := unix.FcntlInt(uintptr(s.fd), unix.F_GETFL, 0)
 	if err != nil {
@@ -87,8 +90,8 @@ func (s *socket) raw(addr []byte) error {
 	return nil
 }
 
-// signalled reports whether a signal waits for a thread that it has a handler for: a connect of its
-// own would have been interrupted.
+// signalled reports whether a signal waits for a thread that has a handler for it. Such a signal
+// would have interrupted the thread's own connect.
 func signalled(pid int) bool {
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
@@ -118,7 +121,7 @@ func (s *socket) asCaller(file *unix.Stat_t, f func() error) error {
 	if id.here && (file == nil || int(file.Uid) == id.uid && file.Mode&unix.S_IWUSR != 0) {
 		return f()
 	}
-	runtime.LockOSThread() // unlocked only if all is as before
+	runtime.LockOSThread() // unlocked only if everything is restored
 	as := *id              // it keeps what was before
 	if err := as.take(); err != nil {
 		return err
@@ -131,7 +134,7 @@ func (s *socket) asCaller(file *unix.Stat_t, f func() error) error {
 	return err
 }
 
-// user is whom a thread acts for.
+// user is the user that a thread acts for.
 type user struct {
 	uid, gid int
 	groups   []uint32
@@ -143,7 +146,7 @@ type user struct {
 	}
 }
 
-// credentials are a thread's effective ones, as numbers of this process's user namespace.
+// credentials returns a thread's effective ids, as numbers in this process's user namespace.
 func credentials(pid int) (*user, error) {
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
@@ -179,7 +182,8 @@ func credentials(pid int) (*user, error) {
 	return u, nil
 }
 
-// take makes this thread act for the user. The C library's idea that all threads do alike is not ours.
+// take makes only this thread act for the user. It makes the system calls directly, because the C
+// library would change all threads.
 func (u *user) take() error {
 	b := &u.before
 	b.gid = unix.Getegid()
@@ -208,7 +212,7 @@ func (u *user) take() error {
 	return unix.Capset(&header, &none[0])
 }
 
-// giveBack is the way back: the saved user is still root.
+// giveBack undoes take. That works because the saved user is still root.
 func (u *user) giveBack() error {
 	if err := setres(unix.SYS_SETRESUID, 0); err != nil {
 		return err
@@ -223,7 +227,7 @@ func (u *user) giveBack() error {
 	return setgroups(u.before.groups)
 }
 
-// setres sets a thread's effective user or group alone.
+// setres sets only this thread's effective user or group.
 func setres(call uintptr, id int) error {
 	if _, _, errno := unix.RawSyscall(call, ^uintptr(0), uintptr(id), ^uintptr(0)); errno != 0 {
 		return errno

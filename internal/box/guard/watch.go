@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watcher is the second line: it is told what appears in the directories that hold protected names.
+// watcher is the second line of defence. It is told of new names in the directories that hold
+// protected names.
 type watcher struct {
 	once    sync.Once
 	events  int // inotify, -1 where the machine has no more to give: then we look again and again
@@ -34,16 +35,16 @@ type watcher struct {
 
 // watched is a directory.
 type watched struct {
-	always bool // it is there as long as the guard is; others may be replaced by the box, and are found again in each round
+	always bool // it exists as long as the guard; the box may replace others, which each round finds again
 	round  int
-	any    bool // a pattern means any name in it
+	any    bool // a pattern matches any name in it
 }
 
-// maxWatches bounds what a box can make us watch, by making directories.
+// maxWatches bounds the watches that a box can cause by making directories.
 const maxWatches = 1000
 
-// held is a directory whose moving would carry a protected name away. It is kept open, so that
-// it is found wherever it is moved.
+// held is a directory that holds a protected name; moving it would carry the name away. It is kept
+// open, so that it can be found wherever it is moved.
 type held struct {
 	path string
 	id   inode
@@ -55,8 +56,8 @@ type held struct {
 // made, and the kernel itself ends the watch of a directory that is gone.
 const watchFor = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW | unix.IN_EXCL_UNLINK
 
-// begin starts the second line before the first call goes on that could make a name: a program that makes none does not pay for it (the
-// kernel takes milliseconds to end it).
+// begin starts the second line of defence, before the first call goes on that could make a name. A
+// program that makes no name does not pay for it (the kernel takes milliseconds to end it).
 func (g *Guard) begin() {
 	if len(g.names.top) == 0 {
 		return
@@ -110,8 +111,8 @@ func (w *watcher) hold(dir string, by *pattern) {
 	w.held = append(w.held, &held{dir, identity(&st), os.NewFile(uintptr(fd), dir), by})
 }
 
-// add watches a directory in this round, or always; for any name, or for interesting ones. One that is not there, or a limit of the machine,
-// leaves it to Check.
+// add watches a directory, in this round or always, for any name or for interesting ones. If the
+// directory does not exist, or a limit of the machine is reached, only Check looks at it.
 func (w *watcher) add(dir string, always, anyName bool) {
 	if w.events < 0 || len(w.watches) >= maxWatches {
 		return
@@ -128,7 +129,7 @@ func (w *watcher) add(dir string, always, anyName bool) {
 	old.always, old.any, old.round = old.always || always, old.any || anyName, w.round
 }
 
-// forget ends a round: what was not found in it is watched no more.
+// forget ends a round: directories that the round did not find are no longer watched.
 func (w *watcher) forget() {
 	if w.events < 0 {
 		return
@@ -141,7 +142,7 @@ func (w *watcher) forget() {
 	}
 }
 
-// addWay watches the directories that lead to a pattern.
+// addWay watches the directories on the way to a pattern.
 func (w *watcher) addWay(list listing, at string, parts []string) {
 	if len(parts) < 2 {
 		return
@@ -156,10 +157,10 @@ func (w *watcher) addWay(list listing, at string, parts []string) {
 	}
 }
 
-// listing reads each directory once.
+// listing reads each directory only once.
 type listing map[string][]string
 
-// candidates are the names in a directory that a part of a pattern stands for.
+// candidates returns the names in a directory that match a part of a pattern.
 func (l listing) candidates(dir, part string) []string {
 	if !strings.Contains(part, "*") {
 		return []string{part}
@@ -185,7 +186,7 @@ func (l listing) candidates(dir, part string) []string {
 // wake us for each, and a name that means something waits so long at most. The first name after a pause wakes us at once.
 const pause = time.Millisecond
 
-// serve looks whenever an interesting name appeared or went.
+// serve sweeps whenever an interesting name has appeared or disappeared.
 func (g *Guard) serve(w *watcher) {
 	if w.events < 0 {
 		g.poll(w)
@@ -238,7 +239,7 @@ func (w *watcher) wait(most time.Duration, fds ...int) bool {
 	return list[0].Revents == 0
 }
 
-// poll looks ten times a second.
+// poll sweeps ten times a second.
 func (g *Guard) poll(w *watcher) {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
@@ -252,7 +253,8 @@ func (g *Guard) poll(w *watcher) {
 	}
 }
 
-// tells lists the interesting names of events, or says that all are to be looked at: some events were lost.
+// tells lists the interesting names in events. all says that events were lost, so every name must
+// be checked.
 func (g *Guard) tells(b []byte) (names []string, all bool) {
 	for len(b) >= unix.SizeofInotifyEvent {
 		watch := int32(binary.NativeEndian.Uint32(b))
@@ -274,7 +276,7 @@ func (g *Guard) tells(b []byte) (names []string, all bool) {
 	return names, false
 }
 
-// anyName reports whether any name means something in a watched directory.
+// anyName reports whether every name in a watched directory is interesting.
 func (g *Guard) anyName(watch int32) bool {
 	g.watch.mu.Lock()
 	defer g.watch.mu.Unlock()
@@ -282,9 +284,9 @@ func (g *Guard) anyName(watch int32) bool {
 	return d != nil && d.any
 }
 
-// Check moves away what is protected and appeared all the same, and back what was carried away. Close calls it.
+// Check moves protected files that appeared away, and moved directories back. Close calls it.
 func (g *Guard) Check() error {
-	for range 100 { // what is moved may uncover another
+	for range 100 { // each move may uncover another file
 		if !g.sweep(nil) {
 			return nil
 		}
@@ -292,8 +294,8 @@ func (g *Guard) Check() error {
 	return errors.New("protected names keep appearing: something still makes them")
 }
 
-// Close stops watching directories, after a last Check and, if anything was written, an [Guard.Audit]. Call it when nothing runs in
-// the box any more.
+// Close stops watching directories, after a last Check. If the box may have written, it then calls
+// [Guard.Audit]. Call Close when nothing runs in the box any more.
 func (g *Guard) Close() error {
 	w := g.watch
 	if w.closed.Swap(true) {
@@ -302,7 +304,7 @@ func (g *Guard) Close() error {
 	for _, r := range g.replaced {
 		_ = r.dir.Close()
 	}
-	w.once.Do(func() {}) // what was not begun never will be
+	w.once.Do(func() {}) // from here on begin does nothing
 	w.mu.Lock()
 	started := w.started
 	w.mu.Unlock()
@@ -315,7 +317,7 @@ func (g *Guard) Close() error {
 	for _, h := range w.held {
 		_ = h.file.Close()
 	}
-	return errors.Join(err, g.lastAudit()) // nobody watches any more what it puts in place
+	return errors.Join(err, g.lastAudit()) // unwatched: it makes new files
 }
 
 // end ends the wait for events, and closes what they come from.

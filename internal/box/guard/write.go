@@ -18,9 +18,10 @@ func text(c seccomp.Call, arg int) (string, bool) {
 	return name, err == nil && name != ""
 }
 
-// plain reports, by the text alone and quickly, that a name lies where writing is allowed and is nothing protected. A link on the
-// way may lead elsewhere: then the kernel refuses, or it leads to another writable place, in which a protected
-// name would have the same last element. full is the name made absolute.
+// plain reports whether a name is in a writable place and is not protected. It is fast, because it
+// looks only at the text. A link on the way may lead elsewhere. Then the kernel refuses the call,
+// or the link leads to another writable place, where a protected name would have the same last
+// element. full is the absolute name.
 func (g *Guard) plain(c seccomp.Call, dirArg int, name string) (full string, ok bool) {
 	if g.names.interesting(last(name)) {
 		return "", false
@@ -44,13 +45,14 @@ func clean(full string) string {
 	return full
 }
 
-// isPlain is plain without the name.
+// isPlain is plain without the resulting name.
 func (g *Guard) isPlain(c seccomp.Call, dirArg int, name string) bool {
 	_, ok := g.plain(c, dirArg, name)
 	return ok
 }
 
-// wasRepository reports whether a directory of the box had a .git before it.
+// wasRepository returns a function that reports whether a directory of the box had a .git before
+// it.
 func (g *Guard) wasRepository(c seccomp.Call) func(string) bool {
 	return func(dir string) bool {
 		root, done, err := g.rootOf(c)
@@ -73,7 +75,8 @@ func (g *Guard) made(fd int) bool {
 	return young
 }
 
-// birth is when a file was made, and whether the guard was there. Filesystems that don't tell have no young files.
+// birth returns the time when a file was made, and whether the guard already existed then. On
+// filesystems that don't record that time, no file is young.
 func (g *Guard) birth(fd int) (unix.StatxTimestamp, bool) {
 	var st unix.Statx_t
 	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st)
@@ -83,7 +86,7 @@ func (g *Guard) birth(fd int) (unix.StatxTimestamp, bool) {
 	return st.Btime, st.Btime.Sec > g.start.Sec || st.Btime.Sec == g.start.Sec && int64(st.Btime.Nsec) >= g.start.Nsec
 }
 
-// change answers the calls that change one name.
+// change answers calls that change one name.
 func (g *Guard) change(c seccomp.Call, s shape) seccomp.Answer {
 	name, ok := text(c, s.path)
 	if !ok || !(s.kind == links && g.names.star) && g.isPlain(c, s.dir, name) || !c.Waits() {
@@ -101,7 +104,7 @@ func (g *Guard) change(c seccomp.Call, s shape) seccomp.Answer {
 	}
 	_, exists := p.stat()
 	if creates := s.kind == makes || s.kind == links; creates == exists {
-		return goOn // the kernel says that it is there, or isn't
+		return goOn // the kernel returns EEXIST or ENOENT
 	}
 	full := p.full()
 	switch r, by := g.protects(full, g.wasRepository(c)); {
@@ -114,8 +117,9 @@ func (g *Guard) change(c seccomp.Call, s shape) seccomp.Answer {
 	return goOn
 }
 
-// unresolved answers when a name's directory is not found: the kernel won't find it either, unless the way
-// goes through a link of /proc, which it follows and we don't. Then a protected last element decides.
+// unresolved answers a call if the name's directory was not found. Normally the kernel won't find
+// it either. But if the way goes through a link of /proc, the kernel follows it and the guard does
+// not. So a protected last element is refused.
 func (g *Guard) unresolved(c seccomp.Call, name string, err error) seccomp.Answer {
 	if err != unix.ELOOP && err != unix.EXDEV {
 		return goOn
@@ -144,7 +148,7 @@ func (g *Guard) open(c seccomp.Call) seccomp.Answer {
 	if plain && (flags&unix.O_CREAT == 0 || !follows || !g.isLink(c, full)) || !c.Waits() {
 		return goOn
 	}
-	// A link may lead to a name that does not exist, and is then created there.
+	// A link may lead to a name that does not exist, which the open then creates.
 	for range 40 {
 		p, err := g.locate(c, dirArg, name)
 		if err != nil {
@@ -173,7 +177,8 @@ func (g *Guard) open(c seccomp.Call) seccomp.Answer {
 	return goOn // ELOOP
 }
 
-// isLink reports whether a name is a link, or can't be looked at: it may lead to a name that is to be created.
+// isLink reports whether a name is a link, or can't be examined. It may then lead to a name that
+// the open creates.
 func (g *Guard) isLink(c seccomp.Call, full string) bool {
 	root, done, err := g.rootOf(c)
 	if err != nil {
@@ -189,7 +194,7 @@ func (g *Guard) isLink(c seccomp.Call, full string) bool {
 	return unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT == unix.S_IFLNK
 }
 
-// opened decides about an open whose links are followed.
+// opened decides about an open. Its links have been followed.
 func (g *Guard) opened(c seccomp.Call, p *place, flags int, exists bool) seccomp.Answer {
 	creates := flags&unix.O_CREAT != 0
 	if !exists && !creates || exists && creates && flags&unix.O_EXCL != 0 {
@@ -210,7 +215,8 @@ func (g *Guard) opened(c seccomp.Call, p *place, flags int, exists bool) seccomp
 	return goOn
 }
 
-// rename answers renames: of what is protected, of what holds it, onto it, and of a directory that would bring it along.
+// rename answers renames. It refuses to rename a protected name or a directory that holds one, to
+// rename over one, and to move in a directory that contains one.
 func (g *Guard) rename(c seccomp.Call) seccomp.Answer {
 	oldDir, oldPath, newDir, newPath, flags := renameShape(c.Name, c.Args)
 	oldName, ok1 := text(c, oldPath)
@@ -251,16 +257,18 @@ func (g *Guard) rename(c seccomp.Call) seccomp.Answer {
 	return goOn
 }
 
-// repository stands for the .git of a repository that was there before the box.
+// repository is the pattern for the .git of a repository that existed before the box.
 var repository = &pattern{Protected: &Protected{Pattern: ".git", Rule: "built-in: git configuration"}, parts: []string{".git"}}
 
-// moves is the pattern that a move from one place to another is against, nil for none, and which of the two.
+// moves returns the pattern that forbids a move, and the path of the two that it concerns. If the
+// move is allowed, the pattern is nil.
 func (g *Guard) moves(c seccomp.Call, from, to *place) (string, *pattern) {
 	was, old, full := g.wasRepository(c), from.full(), to.full()
 	if p := g.names.holds[old]; p != nil {
 		return old, p
 	}
-	// Taken away and brought back, it would stand in a directory that was filled without it.
+	// If a .git could be moved away and back, its directory could be filled without its protection
+	// in between.
 	if last(old) == ".git" && was(parent(old)) {
 		return old, repository
 	}
@@ -285,7 +293,7 @@ func (g *Guard) moves(c seccomp.Call, from, to *place) (string, *pattern) {
 	return "", nil
 }
 
-// at is the directory at which a pattern leads through full.
+// at returns the directory whose pattern leads through full.
 func (p *pattern) at(full string) string {
 	for dir := parent(full); ; dir = parent(dir) {
 		if relate(p.parts, strings.TrimPrefix(full[len(dir):], "/")) == above {
@@ -300,7 +308,7 @@ func (p *pattern) at(full string) string {
 	}
 }
 
-// carries reports whether the directory has something at a relative name.
+// carries reports whether the directory contains a file at a relative name.
 func (p *place) carries(parts []string) bool {
 	rel := p.base
 	for _, part := range parts {

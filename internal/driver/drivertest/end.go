@@ -67,7 +67,7 @@ func (s *suite) testEnd(t *testing.T) {
 		defer cancel()
 		patience := time.Second
 		if _, _, err := b.exec(ctx, "kill -9 1; kill -SEGV 1; sleep 1"); err != nil {
-			patience = time.Minute // it was cut off
+			patience = time.Minute // the kill cut the command off
 		}
 		if e, err := waitShort(b.in, patience); err == nil {
 			if e.Reason != carrel.EndCrashed || e.Message == "" {

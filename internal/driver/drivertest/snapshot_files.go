@@ -194,9 +194,9 @@ func (s *suite) testManyFiles(t *testing.T) {
 type templateChanges struct {
 	removed  string   // the path of a program, resolved
 	changed  string   // one whose mode was changed
-	kept     string   // one that nobody touched
+	kept     string   // an unchanged one
 	replaced string   // a directory that was removed and made again with one file, "new"
-	hidden   []string // what was in it, by name
+	hidden   []string // its former content, by name
 }
 
 // changeTemplate removes, changes and replaces files of the template.

@@ -67,10 +67,10 @@ type blanks struct {
 	failed   int // in a row
 	closed   bool
 	stats    carrel.BlankSentries
-	done     sync.WaitGroup // what watches them
+	done     sync.WaitGroup // the watch goroutines
 }
 
-// blank is one of them.
+// blank is one blank sentry.
 type blank struct {
 	cpus, uid, pid int
 	pidfd          *os.File
@@ -156,7 +156,7 @@ func (p *blanks) laterLocked(after time.Duration) {
 func (p *blanks) refill() {
 	p.mu.Lock()
 	p.timer = nil
-	if p.closed || p.making || p.creating > 0 { // the end of that asks again
+	if p.closed || p.making || p.creating > 0 { // when that ends, refill runs again
 		p.mu.Unlock()
 		return
 	}
@@ -264,7 +264,7 @@ func (p *blanks) owns(pid int, group string) bool {
 	return false
 }
 
-// close ends all.
+// close ends all blanks.
 func (p *blanks) close() {
 	p.mu.Lock()
 	p.closed = true
@@ -278,7 +278,7 @@ func (p *blanks) close() {
 	p.done.Wait()
 }
 
-// startBlank starts one.
+// startBlank starts a blank.
 func (d *Driver) startBlank(cpus int) (b *blank, err error) {
 	b = &blank{cpus: cpus, name: blankGroup + strings.ToLower(rand.Text()[:12])}
 	if b.group, err = d.groups.Create(b.name, cgroup.Limits{Pids: blankPids}); err != nil {

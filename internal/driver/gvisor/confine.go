@@ -15,7 +15,7 @@ import (
 // state. So the part runs in the namespaces and under the uid of a sandbox. It gives up all other
 // rights before it reads the first byte.
 
-// What such a part may use up.
+// Limits of a confined part.
 const (
 	confinedCPU    = 10 * 60 // seconds
 	confinedMemory = 4 << 30 // bytes

@@ -205,7 +205,7 @@ func TestStats(t *testing.T) {
 		t.Fatal(err)
 	}
 	used := after.Disk - before.Disk                                                             // of one filling
-	for end := time.Now().Add(time.Minute); after.CPU <= before.CPU && time.Now().Before(end); { // it is told in steps of 10 ms
+	for end := time.Now().Add(time.Minute); after.CPU <= before.CPU && time.Now().Before(end); { // Stats has steps of 10 ms
 		if got, ok := get(t, in, "/fill?path=/tmp/f&mb=20"); !ok {
 			t.Fatal(got)
 		}

@@ -107,7 +107,7 @@ func (d *Driver) Close() error {
 	hosted.CloseAll(d.filterFile)
 	err := d.spawner.close()
 	d.program.close()
-	return errors.Join(err, d.groups.Close()) // only what is empty goes
+	return errors.Join(err, d.groups.Close()) // removes only empty groups
 }
 
 // filter returns the compiled system call filter.

@@ -49,11 +49,11 @@ var rootID = checkpoint.ResourceID{ContainerName: containerName, Path: "/"}
 // Descriptors of the extracting part.
 const (
 	extractState    = 3 + iota // in: the sentry's state
-	extractMeta                // in: where pages are
+	extractMeta                // in: places of pages
 	extractRoot                // in: the root image
 	extractGuest               // in: the guest's image
 	extractPages               // in: the pages
-	extractManifest            // out, and so on
+	extractManifest            // out, like the following ones
 	extractTar
 	extractNewMeta
 	extractNewPages // out: only pages of files; no regular file if they stay in place

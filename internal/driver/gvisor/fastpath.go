@@ -62,11 +62,11 @@ var monitorFastPath = sync.OnceFunc(func() {
 // monitor needs. Most fields exist twice, for the two sides that may poll: the program's and the
 // sentry's. The offsets come from a program's debug information; a test compares them.
 type fastPathState struct {
-	_      [1280]byte             // what was measured
+	_      [1280]byte             // measurements
 	waits  [2]int                 // periods for which the fast path stays off
-	_      [96]byte               // how often it did not pay
+	_      [96]byte               // counts of failed attempts
 	on     [2]flagOnItsOwn        // whether it is used now
-	_      [68]byte               // how many may look at a time
+	_      [68]byte               // bounds of concurrent pollers
 	used   [2]flagOnItsOwn        // whether it was used in this period
 	decide func(s *fastPathState) // runs at a period's end; sets the next decide
 	_      [hostarch.CacheLineSize]byte

@@ -15,11 +15,11 @@ import (
 
 // filePages says where the contents of files are in a snapshot with memory.
 type filePages struct {
-	meta        []byte // their record
+	meta        []byte // the files' record
 	start, size uint64 // in the pages file
 }
 
-// lengthBytes precede a record.
+// lengthBytes is the size of the length before a record.
 const lengthBytes = 8
 
 // findFilePages finds the record of the files' contents among the records of a snapshot with

@@ -25,7 +25,7 @@ var _ driver.Freezer = (*Instance)(nil)
 type iceState int
 
 const (
-	iceUnknown iceState = iota // an earlier process knew
+	iceUnknown iceState = iota // only an earlier process knew
 	iceThawed
 	iceFrozen
 )
@@ -66,7 +66,7 @@ func (in *Instance) setIce(ctx context.Context, want iceState, method string) er
 			return nil
 		}
 	}
-	in.ice = iceUnknown // should the call fail
+	in.ice = iceUnknown // in case the call fails
 	if err := in.callToEnd(ctx, method, nil, nil); err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (in *Instance) setIce(ctx context.Context, want iceState, method string) er
 	return nil
 }
 
-// How often isFrozen looks.
+// The pause between isFrozen's checks.
 const (
 	frozenLooks = 12
 	frozenPause = 25 * time.Millisecond

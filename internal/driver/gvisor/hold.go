@@ -18,7 +18,7 @@ import (
 // So a sentry can be told to hold back reads that no task waits for. gVisor does not say which
 // pages a task waits for, but it counts the waiting tasks. The hold looks at that count.
 
-// How one holds back.
+// Times and limits of a hold.
 const (
 	holdBlind  = 5 * time.Second        // longest hold without finding the count
 	holdClose  = 100 * time.Microsecond // between two looks just after a task waited: others will
@@ -30,12 +30,12 @@ const (
 // hold holds back reads of pages that no task waits for. Only note is safe for several goroutines.
 type hold struct {
 	span   time.Duration
-	kernel atomic.Pointer[kernel.Kernel] // that is being restored
+	kernel atomic.Pointer[kernel.Kernel] // the kernel being restored
 
-	began   time.Time // with the first read
+	began   time.Time // time of the first read
 	waiters *int64    // gVisor's count of tasks that wait for pages
-	last    time.Time // somebody waited
-	wanted  int       // times that somebody did
+	last    time.Time // last time that a task waited
+	wanted  int       // looks that found a waiting task
 	over    bool
 }
 

@@ -27,7 +27,7 @@ import (
 
 // Names of our files in Spec.Dir.
 const (
-	diskFile = "disk"       // what the sandbox writes
+	diskFile = "disk"       // the sandbox's writes
 	logFile  = "sentry.log" // the sentry's last words
 )
 
@@ -42,7 +42,7 @@ const sentryEnv = "GODEBUG=containermaxprocs=0"
 // copies.
 type launch struct {
 	spec  driver.Spec
-	made  made   // names what it is made of
+	made  made   // names of its build and images
 	saved *saved // snapshot to restore; nil for a fresh sandbox
 	sock  string // path of the control socket
 

@@ -34,7 +34,7 @@ import (
 // memoryFiles. The daemon sends the other end with the command to restore.
 const pagesArg = "carrel-pages="
 
-// How pages are read.
+// Sizes and bounds of reads.
 const (
 	pagesRead   = 256 << 10 // bytes at once
 	pagesHeld   = 64 << 10  // the same during a hold
@@ -80,7 +80,7 @@ func servePages(text string, forked bool) {
 	}
 	socket, err := unet.NewSocket(first)
 	if err != nil {
-		return // the command to restore fails
+		return // then the command to restore fails
 	}
 	server, err := stateipc.NewAsyncFileServer(files)
 	if err != nil {
@@ -124,7 +124,7 @@ func (s savedFiles) OpenWrite(string) (stateio.AsyncWriter, error) { return nil,
 type pageRead struct {
 	id   int
 	off  int64
-	file int // where to, a descriptor
+	file int // descriptor of the destination
 	into []memmap.FileRange
 }
 

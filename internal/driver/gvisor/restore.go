@@ -136,7 +136,7 @@ func load(conn *urpc.Client, pages *os.File) error {
 		UseCheckpointGofer: true,
 		Background:         true,
 	}, nil)
-	if err != nil { // also when it died of it
+	if err != nil { // also when loading killed it
 		return damaged("the sandbox's kernel can't restore it: %w", err)
 	}
 	return nil

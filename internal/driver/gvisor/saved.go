@@ -40,11 +40,11 @@ func fileNames(memory bool) []string {
 	return filesFiles
 }
 
-// side is what sideFile holds.
+// side is the content of sideFile.
 type side struct {
 	Version int              `json:"v"`
 	Memory  bool             `json:"memory"`
-	Limits  carrel.Limits    `json:"limits"` // that hold inside
+	Limits  carrel.Limits    `json:"limits"` // limits inside
 	Root    string           `json:"root"`   // identity of the root image
 	Guest   string           `json:"guest"`  // identity of the guest's image
 	Sizes   map[string]int64 `json:"sizes"`  // of the other files

@@ -20,7 +20,7 @@ const spawnerRest = time.Minute
 type spawner struct {
 	mu     sync.Mutex
 	now    *spawn.Spawner // nil where there is none
-	next   time.Time      // when another may be started
+	next   time.Time      // earliest start of the next one
 	closed bool
 }
 

@@ -8,7 +8,7 @@ import (
 // TestUIDsAreOnesOwn lets many callers take uids at once. All of them want the same one.
 func TestUIDsAreOnesOwn(t *testing.T) {
 	s := &uidSet{}
-	s.drop(firstUID) // nobody's
+	s.drop(firstUID) // nobody holds it
 	s.hold(firstUID)
 	var mu sync.Mutex
 	have := map[int]bool{firstUID: true}

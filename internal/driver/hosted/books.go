@@ -9,7 +9,7 @@ type Books[T comparable] struct {
 	live map[T]struct{}
 }
 
-// Enter adds one.
+// Enter adds an instance.
 func (b *Books[T]) Enter(in T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

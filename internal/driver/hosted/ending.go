@@ -19,7 +19,7 @@ import (
 
 // Ending collects a driver's knowledge of a sandbox's end.
 type Ending struct {
-	Killed bool   // it was asked for
+	Killed bool   // the service asked for it
 	Status string // of the first process, if it was our child
 	// First is the name of the first process: "the sandbox's kernel".
 	First string

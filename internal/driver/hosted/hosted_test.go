@@ -30,7 +30,7 @@ import (
 
 var bounds = hosted.Bounds{MinMemoryMB: 32, MemoryFor: "the guest", MinPids: 16, MaxDiskMB: 1024}
 
-// spec is one that is right.
+// spec is a valid Spec.
 func spec() driver.Spec {
 	return driver.Spec{ID: carrel.NewID(), Root: driver.Root{Image: "/root.erofs"}, Guest: "/guest.erofs", Dir: "/dir",
 		Limits: carrel.Limits{CPUs: 1, MemoryMB: 64, DiskMB: 64, Pids: 64}}

@@ -32,7 +32,7 @@ type Life struct {
 	exit  driver.Exit   // valid after ended
 	left  chan struct{} // closed when the watch ends, perhaps before the process
 
-	once    sync.Once     // the one Destroy that works
+	once    sync.Once     // the one Destroy that does the work
 	gone    chan struct{} // closed when destroy has finished
 	goneErr error         // its result, valid after gone
 

@@ -61,7 +61,7 @@ func (t Trial) Run(ctx context.Context) error {
 	}
 	hint := HintNamespaces
 	switch {
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS): // what clone(2) says at a limit
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS): // clone(2)'s error at a limit
 		most, _ := os.ReadFile("/proc/sys/user/max_user_namespaces")
 		err = fmt.Errorf("the limit of user namespaces is reached (user.max_user_namespaces is %s)", bytes.TrimSpace(most))
 		hint = hintNamespaceLimit

@@ -41,7 +41,7 @@ func (b Bounds) Check(s driver.Spec) error {
 		return bad("diskMB", "%d is not positive", l.DiskMB)
 	case b.MaxDiskMB > 0 && l.DiskMB > b.MaxDiskMB:
 		return bad("diskMB", "%d is more than the %d that a disk can have", l.DiskMB, b.MaxDiskMB)
-	case !(l.CPUs > 0): // also of what is no number
+	case !(l.CPUs > 0): // true also for NaN
 		return bad("cpus", "%g is not positive", l.CPUs)
 	case l.Pids < b.MinPids:
 		return bad("pids", "%d is less than %d", l.Pids, b.MinPids)

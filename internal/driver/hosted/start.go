@@ -57,7 +57,7 @@ func DestroyGroup(ctx context.Context, g *cgroup.Group) {
 	_ = g.Destroy(ctx)
 }
 
-// CloseAll closes what is open.
+// CloseAll closes the open files.
 func CloseAll(files ...*os.File) {
 	for _, f := range files {
 		if f != nil {

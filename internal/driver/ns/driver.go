@@ -118,5 +118,5 @@ func (d *Driver) Close() error {
 	}
 	d.templates.close()
 	d.ice.close()
-	return d.groups.Close() // only what is empty goes
+	return d.groups.Close() // removes only empty groups
 }

@@ -17,13 +17,13 @@ const (
 	blockBytes     = 4096
 	blocksPerGroup = 8 * blockBytes // one block holds this many bits
 	inodeBytes     = 256
-	bytesPerInode  = 8 << 10 // one inode for so much space
+	bytesPerInode  = 8 << 10 // one inode for this much space
 	firstInode     = 11      // inodes before it are reserved for the filesystem
 	rootInode      = 2
 	groupBytes     = 32 // of a group's descriptor
 )
 
-// geometry is where things are.
+// geometry is the layout of a filesystem.
 type geometry struct {
 	blocks         uint32
 	groups         uint32
@@ -175,10 +175,10 @@ func (g geometry) root(f *os.File) error {
 	put16(i, 0x1a, 2) // links
 	put32(i, 0x1c, blockBytes/512)
 	put32(i, 0x20, 0x80000) // extents
-	put16(i, 0x28, 0xf30a)  // of which there is one of four
+	put16(i, 0x28, 0xf30a)  // one of four
 	put16(i, 0x2a, 1)
 	put16(i, 0x2c, 4)
-	put16(i, 0x38, 1) // of one block
+	put16(i, 0x38, 1) // its length: one block
 	put32(i, 0x3c, block)
 	put16(i, 0x80, 32)
 	at := int64(g.start(0)+2)*blockBytes + (rootInode-1)*inodeBytes

@@ -62,7 +62,7 @@ func (d *Driver) takeRange(id carrel.ID) (uint32, error) {
 	return 0, &carrel.Error{Kind: carrel.Exhausted, Err: errors.New("all ranges of host ids are in use")}
 }
 
-// dropRange gives it back.
+// dropRange gives a range back.
 func (d *Driver) dropRange(first uint32) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

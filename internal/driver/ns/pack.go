@@ -37,8 +37,8 @@ type packer struct {
 	w     io.Writer
 	tw    *tar.Writer
 	root  string
-	first uint32               // what to take off of ids
-	one   bool                 // there is one id: it is root's
+	first uint32               // subtracted from ids
+	one   bool                 // there is only one id, root's
 	seen  map[[2]uint64]string // files with several names, by inode
 }
 

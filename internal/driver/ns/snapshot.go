@@ -46,7 +46,7 @@ func (in *Instance) Snapshot(ctx context.Context, dir string, _ driver.SnapshotO
 		defer func() {
 			thaw, cancel := context.WithTimeout(context.WithoutCancel(ctx), hosted.UndoTime)
 			defer cancel()
-			_ = in.turn(thaw, false, fail) // one that has ended needs none
+			_ = in.turn(thaw, false, fail) // an ended sandbox needs no thaw
 		}()
 	}
 	err := in.write(ctx, dir)

@@ -35,7 +35,7 @@ func (in *Instance) processStats() (s driver.Stats) {
 // many files.
 const diskEvery = 10 * time.Second
 
-// diskUse remembers a sum.
+// diskUse caches a sum.
 type diskUse struct {
 	mu    sync.Mutex
 	at    time.Time

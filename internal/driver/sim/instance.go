@@ -26,7 +26,7 @@ type instance struct {
 	handle   driver.Handle
 	limits   carrel.Limits
 	fs       *vfs.FS
-	template *vfs.FS // what fs began as
+	template *vfs.FS // the initial state of fs
 	machine  *interp.Machine
 	agent    *agent.Agent
 	server   *http.Server

@@ -92,7 +92,7 @@ func (t told) Error() string { return t.text }
 // Is finds the error's number.
 func (t told) Is(target error) bool { return t.errno != 0 && target == t.errno }
 
-// err makes the error again.
+// err turns a failure back into an error.
 func (f *failure) err() error {
 	if f == nil {
 		return nil

@@ -154,7 +154,7 @@ func (p *Pool) start() (*crew, error) {
 // run serves a worker until it ends.
 func (c *crew) run() {
 	_ = c.line.serve(c.handle) // the line breaks when the worker or the pool ends
-	_ = c.cmd.Process.Kill()   // it may be the line alone
+	_ = c.cmd.Process.Kill()   // perhaps only the line broke
 	err := c.cmd.Wait()
 	p := c.pool
 	c.why = "its worker process ended"
@@ -394,7 +394,7 @@ const streamEnd = "carrel: the end\n"
 // stream is a worker's stream without its end mark.
 type stream struct {
 	r    *os.File
-	held []byte // what may be the mark
+	held []byte // possibly a part of the mark
 	over bool
 
 	once   sync.Once

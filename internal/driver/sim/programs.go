@@ -163,7 +163,7 @@ func (p *programs) take(id carrel.ID, list []carrel.Program) {
 func (i *instance) lookup(name string) tool.Command {
 	name, own := strings.CutPrefix(name, mark)
 	if !own {
-		return nil // of a build that has more
+		return nil // from a build with more programs
 	}
 	p := i.programs.find(i.id, name)
 	if p == nil {

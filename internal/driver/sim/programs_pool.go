@@ -41,7 +41,7 @@ func (p *Pool) Provide(id carrel.ID, list []carrel.Program) (func(), error) {
 func (p *Pool) sync(id carrel.ID) error {
 	r := p.sandbox(id)
 	if r == nil {
-		return nil // it hears when it is made
+		return nil // make will send the list
 	}
 	r.provided.Lock()
 	defer r.provided.Unlock()

@@ -56,7 +56,7 @@ func newSnapshot(ctx context.Context, id carrel.ID, dir string, write func(*os.F
 		return fail(cerr)
 	}
 	if err != nil {
-		_ = os.Remove(name) // what was written is worthless
+		_ = os.Remove(name) // an incomplete file is worthless
 	}
 	return info, err
 }

@@ -266,7 +266,7 @@ func TestSnapshotHammer(t *testing.T) {
 	type moment struct {
 		dir  string
 		info driver.SnapshotInfo
-		n    int // what is in /tmp/n of it
+		n    int // content of its /tmp/n
 	}
 	shared, c := box(t, small)
 	sh(t, c, "echo 0 > /tmp/n")

@@ -23,7 +23,7 @@ type tarStream struct {
 	mu    sync.Mutex
 	delta *vfs.Delta
 	tw    *tar.Writer
-	out   bytes.Buffer // what was made and not read
+	out   bytes.Buffer // made, but not read yet
 	body  *fileBody    // of the present entry, or nil
 	err   error
 }
@@ -76,7 +76,7 @@ func (s *tarStream) more() error {
 		if err := s.tw.Close(); err != nil {
 			return err
 		}
-		return io.EOF // what is in out is read first
+		return io.EOF // after the rest of out
 	case err != nil:
 		return &carrel.Error{Op: "read snapshot", Kind: carrel.Unsupported, Err: fmt.Errorf("a tar stream has no such names: %w", err)}
 	}

@@ -114,7 +114,7 @@ func (w *way) open(ctx context.Context) (*outside.HTTP, error) {
 	if w.closed {
 		return nil, net.ErrClosed
 	}
-	own, _ := w.i.fs.Root().ReadFile(guest.AuthorityFile) // none is none
+	own, _ := w.i.fs.Root().ReadFile(guest.AuthorityFile) // no file means no authority
 	if w.via != nil && bytes.Equal(own, w.own) {
 		return w.via, nil
 	}
@@ -148,6 +148,6 @@ func (w *way) close() {
 	w.closed = true
 	if w.via != nil {
 		w.via.Close()
-		_ = w.inside.Close() // what was open breaks
+		_ = w.inside.Close() // open connections break
 	}
 }

@@ -265,7 +265,7 @@ func (w *worker) local(id carrel.ID, c net.Conn) {
 	}
 	var both sync.WaitGroup
 	both.Go(func() {
-		_, _ = io.Copy(mine, c) // what breaks ends both
+		_, _ = io.Copy(mine, c) // an error ends both directions
 		_ = mine.CloseWrite()
 	})
 	_, _ = io.Copy(c, mine)

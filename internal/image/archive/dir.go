@@ -92,7 +92,7 @@ func (w *dirWalk) children(ctx context.Context, dir *erofs.Node, p string) error
 func (w *dirWalk) entry(ctx context.Context, dir *erofs.Node, p, name string) error {
 	info, err := w.root.Lstat(p)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // gone meanwhile
+		return nil // it has been removed
 	}
 	if err != nil {
 		return dirError(p, err)

@@ -35,10 +35,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Base is what Build made.
+// Base is the result of Build.
 type Base struct {
 	Root  *erofs.Node
-	Env   map[string]string // what programs in it expect
+	Env   map[string]string // environment for its programs
 	Files int               // regular files copied
 	Bytes int64             // their contents
 }

@@ -14,7 +14,7 @@ func DefaultExclude() []string {
 		// Documentation.
 		"/usr/share/doc", "/usr/share/doc-base", "/usr/share/man", "/usr/share/info", "/usr/share/gtk-doc",
 		"/usr/share/help", "/usr/share/lintian", "/usr/share/bug", "/usr/share/gnome",
-		// Looks of desktops.
+		// Themes of desktops.
 		"/usr/share/icons", "/usr/share/sounds", "/usr/share/backgrounds", "/usr/share/wallpapers",
 		"/usr/share/themes", "/usr/share/pixmaps", "/usr/share/applications",
 		// Languages other than English; messages are then in English.
@@ -35,7 +35,7 @@ func DefaultExclude() []string {
 		// The mark by which pip refuses to install beside the distribution's packages. A sandbox
 		// needs no such protection.
 		"/usr/lib*/python3*/EXTERNALLY-MANAGED", "/usr/local/lib*/python3*/EXTERNALLY-MANAGED",
-		// What Go needs to test itself.
+		// Files for testing Go itself.
 		"/usr/local/go/test", "/usr/local/go/api", "/usr/local/go/doc", "/usr/local/go/misc",
 		"/usr/lib/go-*/test", "/usr/share/go-*/test",
 	}
@@ -72,7 +72,7 @@ var setIDKept = []string{"sudo", "su", "passwd", "newgrp", "chsh", "chfn", "gpas
 // every sandbox has. A link to any other place would reveal the host's layout and lead nowhere.
 var linkRoots = []string{"/usr", "/etc", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/dev", "/proc"}
 
-// rules decides what is copied.
+// rules decides which files are copied.
 type rules struct {
 	exact map[string]bool
 	globs []string

@@ -33,7 +33,7 @@ type File struct {
 	Link   string // if set, the target of a symbolic link
 }
 
-// Image is what to write.
+// Image describes the image to write.
 type Image struct {
 	Ref          string // its name when it is loaded, such as carrel:1.2.3
 	Architecture string // Go's name of it; the system is Linux

@@ -31,7 +31,7 @@ import (
 
 const op = "pull template"
 
-// Options says how to pull.
+// Options configure a pull.
 type Options struct {
 	// Keychain finds credentials; nil uses the docker configuration.
 	Keychain authn.Keychain

@@ -46,7 +46,7 @@ var controllers = []Controller{Memory, CPU, CPUAcct, Pids}
 type Hierarchy struct {
 	name    string
 	v2      string                // parent directory in the unified hierarchy, "" if unusable
-	v2Has   map[Controller]bool   // what v2 controls there
+	v2Has   map[Controller]bool   // controllers of v2 there
 	v1      map[Controller]string // parent directory by controller
 	missing map[Controller]error  // why a controller can't be used
 }
@@ -133,7 +133,7 @@ func makeV2(base, name string, has map[Controller]bool) (string, error) {
 	}
 	if len(readWords(filepath.Join(dir, "cgroup.subtree_control"))) == 0 {
 		for d := dir; d != base; d = filepath.Dir(d) {
-			_ = os.Remove(d) // only what is empty
+			_ = os.Remove(d) // removes only empty ones
 		}
 		return "", fmt.Errorf("%s: no controller can be handed down (processes live in its parent, or it is not delegated to us)", dir)
 	}
@@ -234,7 +234,7 @@ func (h *Hierarchy) parents() []string {
 	return unique(dirs...)
 }
 
-// unique drops later doubles.
+// unique drops duplicates.
 func unique(in ...string) []string {
 	var out []string
 	seen := map[string]bool{}

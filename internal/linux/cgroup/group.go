@@ -119,7 +119,7 @@ func (g *Group) Limit(l Limits) error {
 // GiveWay sets whether the group gets the processor only when no other group beside it wants it. A
 // kernel that can't do that ignores it.
 func (g *Group) GiveWay(yes bool) {
-	v1, v2 := "1024", "100" // as a group is born
+	v1, v2 := "1024", "100" // the defaults of a new group
 	if yes {
 		v1, v2 = "2", "1"
 	}

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 // order holds the instructions for the stage.
 type order struct {
 	Device, Dir string
-	Targets     []string // that masks are laid over
+	Targets     []string // paths that masks hide
 	Shell       string
 }
 

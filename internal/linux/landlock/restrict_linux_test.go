@@ -101,7 +101,7 @@ func operate(op []string) error {
 		return unix.Rename(op[1], op[2])
 	case "execute":
 		return exec.Command(op[1]).Run()
-	case "thread": // that was there before
+	case "thread": // a thread from before
 		got := make(chan error)
 		go func() { got <- closing(unix.Open(op[1], unix.O_RDONLY, 0)) }()
 		return <-got
@@ -117,7 +117,7 @@ func operate(op []string) error {
 	return reach(op)
 }
 
-// reach tries what is no file.
+// reach tries operations without files.
 func reach(op []string) error {
 	switch op[0] {
 	case "connect", "fast", "bind":

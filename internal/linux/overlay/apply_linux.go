@@ -219,7 +219,7 @@ func (a *apply) conflicts() error {
 			if done, err := a.done(s); err != nil {
 				return applyError(err)
 			} else if done {
-				continue // both came to the same
+				continue // both have the same result
 			}
 			paths = append(paths, quotePath(s.Path))
 		}

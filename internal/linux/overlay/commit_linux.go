@@ -143,7 +143,7 @@ func (a *apply) put(s *step, dir int, base string) error {
 	if err == unix.EEXIST && !a.o.Force {
 		return conflictError([]string{quotePath(s.Path)})
 	}
-	if err == unix.EEXIST { // it came this moment
+	if err == unix.EEXIST { // it was made just now
 		err = unix.Renameat(s.new.in.fd, s.new.name, dir, base)
 	}
 	if err != nil {

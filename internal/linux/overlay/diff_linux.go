@@ -119,7 +119,7 @@ func (d *differ) change(c Change) error {
 	return nil
 }
 
-// note says what a diff can't.
+// note writes a line about a change that a diff can't express.
 func (d *differ) note(p string, from, to uint32) {
 	_, _ = fmt.Fprintf(d.w, "# the permissions of %s were %04o and are %04o\n", quotePath("b/"+p), from&0o7777, to&0o7777)
 }

@@ -13,24 +13,24 @@ import (
 // errSystem is the error on systems without overlays.
 var errSystem = &carrel.Error{Op: "overlay", Kind: carrel.Unsupported, Hint: "overlays are Linux's: use it there, or in a virtual machine with it"}
 
-// Changes is Linux's alone.
+// Changes works only on Linux.
 func Changes(context.Context, string, string, Options) ([]Change, error) { return nil, errSystem }
 
-// Diff is Linux's alone.
+// Diff works only on Linux.
 func Diff(context.Context, io.Writer, string, string, []Change) error { return errSystem }
 
-// Apply is Linux's alone.
+// Apply works only on Linux.
 func Apply(context.Context, string, string, []Change, Options) ([]Skipped, error) {
 	return nil, errSystem
 }
 
-// Whiteout is Linux's alone.
+// Whiteout works only on Linux.
 func Whiteout(string, string) error { return errSystem }
 
-// Opaque is Linux's alone.
+// Opaque works only on Linux.
 func Opaque(string, string) error { return errSystem }
 
-// Probe is Linux's alone.
+// Probe works only on Linux.
 func Probe(string, string) error { return errSystem }
 
 // Remove removes a directory.

@@ -33,7 +33,7 @@ type locked struct {
 	mode uint32
 }
 
-// node is what lies at a path.
+// node is the status of a path.
 type node struct {
 	unix.Stat_t
 }
@@ -236,7 +236,7 @@ func attributeFD(fd int, name string) (string, error) {
 		switch err {
 		case nil:
 			if n == 0 {
-				return "y", nil // it is the name that counts
+				return "y", nil // only the name counts
 			}
 			return string(buf[:n]), nil
 		case unix.ENODATA, unix.EOPNOTSUPP, unix.EPERM:

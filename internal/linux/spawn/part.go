@@ -29,7 +29,7 @@ func Parts() reexec.Parts { return reexec.Parts{partName: serve} }
 // answer is the result of a request. The pidfd of a started process comes with it.
 type answer struct {
 	PID   int
-	Text  string // what went wrong
+	Text  string // the error's text
 	Errno int    // and the kernel's number for it
 }
 

@@ -199,7 +199,7 @@ func TestFailureIsTheLast(t *testing.T) {
 	}
 }
 
-// TestKilledSpawner is noticed.
+// TestKilledSpawner kills the spawner. The next call must notice it.
 func TestKilledSpawner(t *testing.T) {
 	s := newSpawner(t)
 	if err := s.cmd.Process.Kill(); err != nil {

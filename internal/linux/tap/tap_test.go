@@ -234,7 +234,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// stranger is nobody's uid.
+// stranger is a uid that no account has.
 const stranger = 54321
 
 // TestUnprivileged runs the tests above as a user without any right.

@@ -164,7 +164,7 @@ func (b *Blobs) list(ctx context.Context, dir, prefix string, fn func(snapshot.B
 		case e.Type().IsRegular() && strings.HasPrefix(name, prefix):
 			fi, err := e.Info()
 			if errors.Is(err, fs.ErrNotExist) {
-				continue // deleted meanwhile
+				continue // it has been deleted
 			}
 			if err != nil {
 				return failed(op, name, err)

@@ -59,7 +59,7 @@ type reader struct {
 	err   error
 }
 
-// open asks for what is left.
+// open requests the rest of the object.
 func (r *reader) open() error {
 	var opts minio.GetObjectOptions
 	ranged := r.next > 0 || r.end >= 0

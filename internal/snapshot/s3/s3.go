@@ -37,7 +37,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot"
 )
 
-// What the zero Options mean.
+// The values of zero Options.
 const (
 	defaultTimeout  = 30 * time.Second
 	defaultRetries  = 6

@@ -134,7 +134,7 @@ func life(s *store.Store, tell func(event string, i int)) error {
 // fate says whether a snapshot may, or must, exist after a life that was cut off.
 type fate struct{ may, must bool } // be there
 
-// fates reads what a life told.
+// fates reads the output of a life.
 func fates(told []string) map[int]fate {
 	all := map[int]fate{}
 	for _, line := range told {

@@ -187,7 +187,7 @@ func (s *Store) manifest(ctx context.Context, id carrel.SnapshotID) (snapshot.Ma
 		case err == nil:
 			return m, nil
 		case !packed && !s.known(id):
-			return m, errNotFound("", id) // deleted meanwhile
+			return m, errNotFound("", id) // it has been deleted
 		case !packed:
 			return m, err
 		}

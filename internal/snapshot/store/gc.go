@@ -94,7 +94,7 @@ func (g *collector) sweep() error {
 	return err
 }
 
-// mark finds what is in use.
+// mark finds the content in use.
 func (g *collector) mark(ctx context.Context) error {
 	if err := g.listManifests(ctx, g.manifests); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (g *collector) mark(ctx context.Context) error {
 		p, err := s.readPacked(ctx, id)
 		if err != nil {
 			if !s.known(id) {
-				continue // deleted meanwhile
+				continue // it has been deleted
 			}
 			if carrel.KindOf(err) != carrel.Invalid && carrel.KindOf(err) != carrel.NotFound {
 				return classify("read manifest", id, err)
@@ -168,7 +168,7 @@ func (g *collector) markForeign(ctx context.Context, id carrel.SnapshotID, known
 	}
 	p, err := g.s.fetchPacked(ctx, id)
 	switch kind := carrel.KindOf(err); {
-	case kind == carrel.NotFound: // deleted meanwhile
+	case kind == carrel.NotFound: // it has been deleted
 		return nil
 	case kind == carrel.Invalid:
 		g.bad = classify("read manifest", id, err)

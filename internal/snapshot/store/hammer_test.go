@@ -64,7 +64,7 @@ func TestHammer(t *testing.T) {
 			}
 			got, err := read(s, x.id)
 			if carrel.KindOf(err) == carrel.NotFound {
-				return // deleted meanwhile
+				return // it has been deleted
 			}
 			want := of(x.seed)
 			if err != nil || !bytes.Equal(got["pages.img"], want["pages.img"]) || !bytes.Equal(got["state"], want["state"]) {

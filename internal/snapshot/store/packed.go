@@ -22,7 +22,7 @@ const (
 	packedVersion = 1
 	maxPacked     = 512 << 20 // bytes of a packed manifest
 	packBytes     = 16 << 20  // size of a pack; it is built in memory
-	maxPack       = 64 << 20  // of a pack that is believed
+	maxPack       = 64 << 20  // largest valid pack
 	maxFileSize   = 1 << 50
 )
 

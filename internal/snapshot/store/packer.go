@@ -32,7 +32,7 @@ type packer struct {
 
 	known  map[pieceID]loc
 	looked []*indexed // packs whose pieces are known
-	names  []string   // theirs
+	names  []string   // the names of looked
 	has    map[string]bool
 
 	out     packed
@@ -43,7 +43,7 @@ type packer struct {
 	pieces  []piece            // its pieces
 	pack    []byte             // the pack that is being filled
 	name    string             // its name
-	index   indexed            // what it holds
+	index   indexed            // its content
 	stored  []byte             // room for a compressed chunk
 	added   int64              // bytes of packs
 }

@@ -46,7 +46,7 @@ func (x *packIndex) load(sizes map[string]int64) (int64, error) {
 	for _, de := range list {
 		name := de.Name()
 		if !validPack(name) {
-			_ = os.Remove(filepath.Join(x.dir, name)) // of a write that was cut off
+			_ = os.Remove(filepath.Join(x.dir, name)) // left by an interrupted write
 			continue
 		}
 		size, ok := sizes[name]

@@ -15,7 +15,7 @@ import (
 // wasteful reports whether so little of a pack is in use that rewriting it is worth it.
 func wasteful(size, live int64) bool { return live < size/2 && size-live >= 64<<10 }
 
-// place is where a chunk lies.
+// place is the place of a chunk.
 type place struct {
 	pack string
 	off  uint32

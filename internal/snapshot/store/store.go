@@ -60,7 +60,7 @@ type Store struct {
 	bg    chan struct{} // holds one token: packing or GC
 	packs *packIndex    // guarded by bg
 
-	ctx  context.Context // of the work in the background
+	ctx  context.Context // of the background work
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 	wake chan struct{}
@@ -70,7 +70,7 @@ type Store struct {
 	entries map[carrel.SnapshotID]*entry
 	drafts  map[carrel.SnapshotID]bool
 	gone    map[carrel.SnapshotID]bool // deleted, even if an object store still lists it
-	packing *packing                   // what is being packed now
+	packing *packing                   // the snapshot being packed now
 	pending []carrel.SnapshotID        // to be packed, oldest first
 	hot     int64                      // bytes of hot copies
 	packed  int64                      // bytes of packs
@@ -90,8 +90,8 @@ type entry struct {
 	hot     bool
 	packed  bool
 	deleted bool  // Delete has begun
-	marked  bool  // and is durable
-	damaged bool  // its hot copy is
+	marked  bool  // and the deletion is durable
+	damaged bool  // its hot copy is damaged
 	fill    *fill // being unpacked
 }
 

@@ -21,7 +21,7 @@ import (
 // fill is the unpacking of a snapshot. Other callers that open the snapshot wait for it.
 type fill struct {
 	done chan struct{}
-	err  error // once done is closed
+	err  error // valid when done is closed
 }
 
 // finished reports whether err may be read.

@@ -23,7 +23,7 @@ type witness struct {
 	token string // random; hashed with a few MiB of its memory
 	heap  []byte
 	file  *os.File // open, without a name
-	want  string   // what is in it
+	want  string   // its content
 
 	mu     sync.Mutex // guards the two below; one request to the pipe at a time
 	pipe   *bufio.ReadWriter
