@@ -38,7 +38,8 @@
 //
 // # The other packages
 //
-// The packages below can also be used alone. Each one imports only packages above it in this list:
+// The packages below can also be used alone. Each one imports only packages above it in this list.
+// The only exception is node in tools/script, which uses codemode:
 //
 //   - vfs is the disk: a copy-on-write filesystem in memory.
 //   - regex matches POSIX and Perl expressions, in linear time where they allow it.
