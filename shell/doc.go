@@ -38,15 +38,20 @@
 //
 // # The other packages
 //
-// The packages below can also be used alone. Each one imports only packages above it in this list:
+// The packages below can also be used alone. Each one imports only packages above it in this list.
+// The only exception is node in tools/script, which uses codemode:
 //
 //   - vfs is the disk: a copy-on-write filesystem in memory.
 //   - regex matches POSIX and Perl expressions, in linear time where they allow it.
-//   - tool is the contract between the machine and its programs. A program written against it can do all that grep can do.
+//   - tool is the contract between the machine and its programs. A program written against it can
+//     do all that grep can do.
 //   - tools/… are the programs, by family, and tools is the table of all.
-//   - interp is the machine and its bash. It does not import tools: its caller passes the table of programs.
-//   - hostfs makes a directory of the host a source that vfs mounts. outside sends a machine's HTTP requests over a dialer.
-//   - codemode runs JavaScript that calls granted tools, and makes programs of the tools of an MCP server.
+//   - interp is the machine and its bash. It does not import tools: its caller passes the table of
+//     programs.
+//   - hostfs makes a directory of the host a source that vfs mounts. outside sends a machine's HTTP
+//     requests over a dialer.
+//   - codemode runs JavaScript that calls granted tools, and makes programs of the tools of an MCP
+//     server.
 //
 // This package puts them together. Use it first. Use interp with vfs if you must handle a machine's
 // processes, users or snapshots one by one.

@@ -237,7 +237,8 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 // PID is the script's process number, inside its machine.
 func (p *Process) PID() int { return p.process.PID() }
 
-// Signal sends a signal to the script and the programs that it waits for. The error is ESRCH when it has ended.
+// Signal sends a signal to the script and the programs that it waits for. The error is ESRCH when
+// it has ended.
 func (p *Process) Signal(sig int) error { return p.process.Signal(sig) }
 
 // Kill ends the script and everything that it started.

@@ -168,7 +168,7 @@ func (r *runner) simple(redirs []*syntax.Redirect, c *syntax.CallExpr) {
 	}
 }
 
-// assignLasting makes the assignments before a special builtin of POSIX, which remain after it.
+// assignLasting makes the assignments before a special builtin of POSIX. They remain after it.
 func (r *runner) assignLasting(assigns []*syntax.Assign) bool {
 	for _, a := range assigns {
 		if !r.assign(a) || r.flow != flowNone {

@@ -12,7 +12,8 @@ const (
 	prevWord
 )
 
-// Transitions that are not plain states. Below them is the state in which a match was just found.
+// Transitions that are not plain states. A value of tMatch or less encodes a state in which a match
+// was just found.
 const (
 	tUnknown = -1
 	tDead    = -2

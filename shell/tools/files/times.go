@@ -152,7 +152,8 @@ var dateLayouts = []string{
 	"Mon, 2 Jan 2006 15:04:05 -0700", "Mon, 2 Jan 2006 15:04:05 MST", "Mon Jan _2 15:04:05 MST 2006", "Mon Jan 2 15:04:05 2006", "Mon Jan 2 2006", "01/02/2006", "1/2/2006", "01/02/2006 15:04", "1/2/06", "Jan 2 15:04:05 2006",
 }
 
-// parseDate reads a date as touch -d does: ISO and mail dates, @seconds, and words such as "yesterday" or "2 days ago".
+// parseDate reads a date as touch -d does: ISO and mail dates, @seconds, and words such as
+// "yesterday" or "2 days ago".
 func parseDate(s string, now time.Time) (time.Time, bool) {
 	s = strings.Join(strings.Fields(s), " ")
 	if epoch, ok := strings.CutPrefix(s, "@"); ok {

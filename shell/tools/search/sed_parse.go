@@ -51,7 +51,8 @@ type sedSubst struct {
 	cases  bool // has \U and the like
 }
 
-// sedPart is a piece of a replacement: text, then a submatch (-1: none), then a change of case (0: none).
+// sedPart is a piece of a replacement: text, then a submatch (-1: none), then a change of case (0:
+// none).
 type sedPart struct {
 	text  []byte
 	group int

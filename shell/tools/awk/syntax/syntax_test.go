@@ -14,11 +14,12 @@ func parse(text string) (*syntax.Program, error) {
 	return syntax.Parse([]syntax.Unit{{Text: text}}, syntax.Options{})
 }
 
-// TestErrors checks what is said of programs that are wrong, and the place: the line, and the byte in it.
+// TestErrors checks the messages about wrong programs and their positions: the line, and the byte
+// in the line.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
 		program      string
-		line, column int // the column is -1 where the message is of no place in the line
+		line, column int // the column is -1 if the message has no position in the line
 		msg          string
 	}{
 		{"BEGIN { print 1", 1, 15, "unexpected newline or end of string"},
@@ -78,7 +79,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestUnits checks that an error names the unit that it is in, and that a unit is included once.
+// TestUnits checks that an error names its unit, and that a unit is included once.
 func TestUnits(t *testing.T) {
 	included := 0
 	include := func(name string) (syntax.Unit, bool, error) {
@@ -103,7 +104,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestWarnings checks that escapes without a meaning are told.
+// TestWarnings checks that escapes without a meaning give warnings.
 func TestWarnings(t *testing.T) {
 	var told []string
 	warn := func(_ string, line int, msg string) { told = append(told, fmt.Sprint(line, ": ", msg)) }
@@ -115,7 +116,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestSteps checks that a program is given up when it is not paid for.
+// TestSteps checks that parsing ends when Step returns false.
 func TestSteps(t *testing.T) {
 	left := 1000
 	_, err := syntax.Parse([]syntax.Unit{{Text: "BEGIN { " + strings.Repeat("x = 1;\n", 10_000) + "}"}},
@@ -125,7 +126,8 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestPrecedence checks what binds how, by the expression with all its parentheses.
+// TestPrecedence checks precedence and associativity. It compares expressions that are written with
+// all their parentheses.
 func TestPrecedence(t *testing.T) {
 	for source, want := range map[string]string{
 		"1 + 2 * 3 ^ 2":           "(1 + (2 * (3 ^ 2)))",

@@ -93,7 +93,8 @@ var keywords = map[string]token{
 	"switch": tokSwitch, "case": tokCase, "default": tokDefault,
 }
 
-// operators are the tokens of punctuation by their texts; the longest that fits is meant.
+// operators are the tokens of punctuation, by their texts. The lexer uses the longest text that
+// matches.
 var operators = map[string]token{
 	"{": tokLBrace, "}": tokRBrace, "(": tokLParen, ")": tokRParen, "[": tokLBracket,
 	"]": tokRBracket, ";": tokSemicolon, ",": tokComma, "+": tokPlus, "-": tokMinus,
@@ -106,7 +107,7 @@ var operators = map[string]token{
 	"%=": tokModAssign, "^=": tokPowAssign, "**=": tokPowAssign,
 }
 
-// Builtin is a function of the language.
+// Builtin is a built-in function of the language.
 type Builtin struct {
 	Name     string
 	Min, Max int  // number of arguments; Max is -1 without a bound
@@ -115,7 +116,7 @@ type Builtin struct {
 
 const unbounded = -1
 
-// builtins are the functions of the language by name.
+// builtins are the built-in functions by name.
 var builtins = map[string]*Builtin{}
 
 func init() {
@@ -139,14 +140,14 @@ func init() {
 	}
 }
 
-// IsBuiltin reports whether a name is that of a function of the language.
+// IsBuiltin reports whether a name is that of a built-in function.
 func IsBuiltin(name string) bool { return builtins[name] != nil }
 
 // IsKeyword reports whether a name is a reserved word.
 func IsKeyword(name string) bool { return keywords[name] != 0 }
 
-// NewBuiltin makes a call of a function of the language; nil when it does not take so many
-// arguments.
+// NewBuiltin makes a call of a built-in function. It returns nil if the function does not accept
+// this number of arguments.
 func NewBuiltin(name string, args []Expr, pos Pos) *CallBuiltin {
 	b := builtins[name]
 	if b == nil || len(args) < b.Min || b.Max != unbounded && len(args) > b.Max {
