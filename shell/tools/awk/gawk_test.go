@@ -48,6 +48,21 @@ func TestLikeGawk(t *testing.T) {
 	}
 }
 
+// TestSplitByNothing: an empty expression separates as an empty text does, where it is split's.
+func TestSplitByNothing(t *testing.T) {
+	testenv.Need(t, "gawk", noGawk())
+	for _, program := range []string{
+		`{ print split($0, a, //), a[1], a[2] }`,
+		`{ print split($0, a, @//), a[1]; r = @//; print split($0, b, r), b[1] }`,
+		`{ print split($0, a, //, seps), length(seps) }`,
+		`{ print split("", a, //), length(a) }`,
+	} {
+		if got, want := ours(t, "aé c\n", program), gawk(t, "aé c\n", program); got.out != want.out || got.status != want.status {
+			t.Errorf("%s\nours   %v\ngawk's %v", program, got, want)
+		}
+	}
+}
+
 // gawkFaults are messages of gawk in cases where gawk is wrong or its manual leaves the behaviour
 // open. A program with such a message is not compared.
 var gawkFaults = []string{

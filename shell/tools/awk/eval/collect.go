@@ -75,7 +75,7 @@ func (c *compiler) split(x *syntax.CallBuiltin) code {
 // separator compiles the third argument of split, which is an expression or a text as for FS.
 func (c *compiler) separator(x syntax.Expr) func(m *machine) separator {
 	if re, ok := ungroup(x).(*syntax.Regex); ok {
-		var sep separator = byExpression{c.constantPattern(re)}
+		sep := splitBy(c.constantPattern(re))
 		return func(*machine) separator { return sep }
 	}
 	val := c.expr(x).val
@@ -85,13 +85,22 @@ func (c *compiler) separator(x syntax.Expr) func(m *machine) separator {
 	return func(m *machine) separator {
 		v := val(m)
 		if v.k == kindRegex {
-			return byExpression{&pattern{source: v.s}}
+			return splitBy(&pattern{source: v.s})
 		}
 		if s := m.str(v); sep == nil || s != last || fold != m.ignoreCase {
 			last, sep, fold = s, m.separatorFor(s, false), m.ignoreCase
 		}
 		return sep
 	}
+}
+
+// splitBy separates by an expression. The empty one separates every two characters, as an empty
+// text does.
+func splitBy(p *pattern) separator {
+	if p.source == "" {
+		return each{}
+	}
+	return byExpression{p}
 }
 
 // splitInto puts the fields of a text into an array, and the texts between them into another, which
