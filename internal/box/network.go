@@ -3,8 +3,10 @@
 package box
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 
@@ -50,15 +52,30 @@ func (b *builder) wire() error {
 	return nil
 }
 
-// makeLink makes the link. The host's process learns otherwise of the box's end, and closes its file then, so the device may be in the box's own namespace.
+// makeLink makes the link. The host's process learns of the box's end in another way, and closes its
+// file then. So the device may be in the box's own namespace. A link without a TAP device moves this
+// thread to another namespace than the others are in.
 func (b *builder) makeLink() error {
 	f, err := tap.Setup(tap.Config{Here: true})
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	b.linkFD, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	return os.NewSyscallError("dup", err)
+	if b.linkFD, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+		return os.NewSyscallError("dup", err)
+	}
+	const here = "/proc/thread-self/ns/net"
+	var own, others unix.Stat_t
+	if err := errors.Join(unix.Stat(here, &own), unix.Stat("/proc/self/ns/net", &others)); err != nil {
+		return &os.PathError{Op: "stat", Path: here, Err: err}
+	}
+	if own.Ino == others.Ino {
+		return nil
+	}
+	if b.netns, err = unix.Open(here, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return &os.PathError{Op: "open", Path: here, Err: err}
+	}
+	return nil
 }
 
 // resolvConf is the index of our own file among builder.files.
@@ -88,6 +105,12 @@ func (b *builder) dial(m message) {
 }
 
 func (b *builder) connect(port uint16) (int, error) {
+	if b.netns >= 0 {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		if err := unix.Setns(b.netns, unix.CLONE_NEWNET); err != nil {
+			return -1, os.NewSyscallError("setns", err)
+		}
+	}
 	var last error
 	for _, to := range []unix.Sockaddr{&unix.SockaddrInet4{Port: int(port), Addr: [4]byte{127, 0, 0, 1}},
 		&unix.SockaddrInet6{Port: int(port), Addr: [16]byte{15: 1}}} {

@@ -60,9 +60,13 @@ func TestClosedNetwork(t *testing.T) {
 
 func TestPublish(t *testing.T) {
 	need(t)
-	for _, inside := range []string{"127.0.0.1:8080", "[::1]:8080"} {
-		t.Run(inside, func(t *testing.T) {
-			s := helper(t, "serve", inside)
+	for _, c := range []struct {
+		inside  string
+		network box.Network
+	}{{"127.0.0.1:8080", box.Closed}, {"[::1]:8080", box.Closed}, {"127.0.0.1:8080", box.Wired}} {
+		t.Run(string(c.network)+" "+c.inside, func(t *testing.T) {
+			s := helper(t, "serve", c.inside)
+			s.Network = c.network
 			s.Publish = []box.Publish{{Outside: "127.0.0.1:0", Inside: 8080}, {Outside: "127.0.0.1:0", Inside: 9}}
 			r, w, err := os.Pipe()
 			if err != nil {
@@ -73,6 +77,9 @@ func TestPublish(t *testing.T) {
 			_ = w.Close()
 			if err != nil {
 				t.Fatal(err)
+			}
+			if link := b.Link(); link != nil {
+				defer link.Close()
 			}
 			if _, err := io.ReadFull(r, make([]byte, 3)); err != nil {
 				t.Fatal(err)

@@ -37,6 +37,7 @@ type builder struct {
 	proc    int         // a /proc that is not attached yet, unless Root is the host's
 	sys     int         // and a /sys
 	linkFD  int         // the host's end of the link, once it is made
+	netns   int         // the network namespace, where it is not the main thread\'s
 	below   map[int][]submount
 	pinned  map[string]bool
 	ordered chan struct{} // closed when there is an order
@@ -54,7 +55,7 @@ func stage() {
 	// No process of the same user may read or trace this process, whatever yama allows.
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	b := &builder{conn: &conn{fd: controlFD}, ordered: make(chan struct{}), command: -1, tty: -1, sources: map[int]int{}, own: map[uint64]bool{}, files: map[int]int{}, below: map[int][]submount{}, pinned: map[string]bool{},
-		fuseDir: -1, proc: -1, sys: -1, linkFD: -1, mask: [4]int{-1, -1, -1, -1}}
+		fuseDir: -1, proc: -1, sys: -1, linkFD: -1, netns: -1, mask: [4]int{-1, -1, -1, -1}}
 	b.begin = b.first()
 	go b.thread()
 	if err := b.read(); err != nil {
