@@ -37,6 +37,9 @@ type Rule struct {
 	// that name and the connection itself says the name too: as TLS server name or
 	// as HTTP host. Protocols that say no name match only with Protocol "tcp" or "udp",
 	// and then by the address alone.
+	//
+	// "host.carrel.internal", alone and with single ports, opens these ports of the host's own
+	// loopback. Nothing else does.
 	Allow []string `json:"allow,omitempty"`
 	Deny  []string `json:"deny,omitempty"`
 	Ports []string `json:"ports,omitempty"` // "443" or "8000-8999"; none means all

@@ -47,6 +47,8 @@ type Options struct {
 	Traces func(id carrel.ID) []carrel.Trace
 	// SSHKeys are the keys of all projects.
 	SSHKeys Keys
+	// HostServices says who may open services of this machine to sandboxes.
+	HostServices HostServices
 	// Nobody is the caller of a context that has none; the zero Caller may do nothing.
 	Nobody carrel.Caller
 }

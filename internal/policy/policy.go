@@ -52,6 +52,8 @@ type Verdict struct {
 	// ByName is the name that it was allowed for, which is to be dialled afresh; ""
 	// when the address itself is allowed.
 	ByName string
+	// Host: it goes to a service of the host, on 127.0.0.1 and this port.
+	Host bool
 	// Rule says what decided; never "".
 	Rule string
 	// Index is the rule's place for limits, in [Policy.Limits]; −1 for none.

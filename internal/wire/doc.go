@@ -52,7 +52,8 @@
 //
 // The sandbox is hostile and controls every byte of every frame. Therefore: this
 // host, loopback, link-local and cloud metadata addresses are out of reach whatever the
-// policy says, and private ones unless a rule names them, also when spelled as an
+// policy says (but for one port of the loopback that a rule of its own kind opens, and
+// Options.HostService too: see policy.HostName), and private ones unless a rule names them, also when spelled as an
 // IPv6 address that carries an IPv4 one, or hidden behind a name; connections, UDP
 // sessions, handshakes under way, bytes that wait to be understood, questions, refusals
 // that are noted and told are bounded for each sandbox; a sandbox that stops reading its

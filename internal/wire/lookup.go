@@ -38,6 +38,9 @@ type answered struct {
 // servers said is dropped, and so are addresses that no name may lead to. The
 // sandbox's table of addresses learns those that are left.
 func (s *nameService) ask(ctx context.Context, r *rules, name string, kind uint16) (answered, error) {
+	if name == policy.HostName {
+		return answered{}, errors.New("nobody outside is asked for " + name)
+	}
 	// Made anew, too: the sandbox's own has room for more than a name.
 	q := new(dns.Msg).SetQuestion(dns.Fqdn(name), kind)
 	q.SetEdns0(dnsMaxUDP, false)
