@@ -47,6 +47,7 @@ func open(ctx context.Context, cfg carrel.Config) (_ carrel.Service, err error) 
 		Config: config.Config{DataDir: cfg.DataDir, CacheDir: config.Default().CacheDir, Limits: cfg.Limits,
 			DefaultTier: cfg.Tier, DefaultTemplate: defaultTemplate(cfg.Tier)},
 		Programs: cfg.Programs, Nobody: carrel.Local(),
+		HostServices: access.HostAdmins, // there is one caller, and this is its machine
 	})
 	if err != nil {
 		return nil, err

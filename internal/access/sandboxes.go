@@ -13,6 +13,9 @@ func (s *Service) Create(ctx context.Context, opts carrel.CreateOptions) (carrel
 	const op = "create sandbox"
 	c, ctx, err := s.user(ctx, op)
 	if err == nil {
+		err = s.mayOpenHost(op, c, opts.Network)
+	}
+	if err == nil {
 		opts.Template, err = s.mayStart(ctx, op, c, opts.Template)
 	}
 	if err != nil {
@@ -62,7 +65,11 @@ func (s *Service) SetTimeout(ctx context.Context, id carrel.ID, d time.Duration,
 
 // SetNetwork implements carrel.Sandboxes.
 func (s *Service) SetNetwork(ctx context.Context, id carrel.ID, n carrel.Network) (carrel.Sandbox, error) {
-	ctx, err := s.sandbox(ctx, "set network", id)
+	const op = "set network"
+	ctx, err := s.sandbox(ctx, op, id)
+	if err == nil {
+		err = s.mayOpenHost(op, carrel.CallerOf(ctx), n)
+	}
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}

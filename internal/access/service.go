@@ -49,6 +49,8 @@ type Options struct {
 	Traces func(id carrel.ID) []carrel.Trace
 	// SSHKeys are the keys of all projects.
 	SSHKeys Keys
+	// HostServices says who may open services of this machine to sandboxes.
+	HostServices HostServices
 	// Nobody is the caller for a context without one. The zero Caller may do nothing.
 	Nobody carrel.Caller
 }

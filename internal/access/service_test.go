@@ -22,7 +22,16 @@ func (o *one) PastProject(context.Context, carrel.ID) (string, bool, error) {
 	return "", false, nil
 }
 func (o *one) Get(context.Context, carrel.ID) (carrel.Sandbox, error) { return o.box, nil }
-func (o *one) Kill(context.Context, carrel.ID) error                  { return nil }
+func (o *one) Create(context.Context, carrel.CreateOptions) (carrel.Sandbox, error) {
+	return o.box, nil
+}
+func (o *one) SetNetwork(context.Context, carrel.ID, carrel.Network) (carrel.Sandbox, error) {
+	return o.box, nil
+}
+func (o *one) ResolveTemplate(context.Context, string, carrel.TemplateRef) (carrel.Template, carrel.SnapshotID, error) {
+	return carrel.Template{}, "", nil
+}
+func (o *one) Kill(context.Context, carrel.ID) error { return nil }
 func (o *one) Snapshot(context.Context, carrel.ID, carrel.SnapshotOptions) (carrel.Snapshot, error) {
 	return carrel.Snapshot{Sandbox: o.box.ID}, nil
 }
@@ -140,5 +149,40 @@ func TestLacking(t *testing.T) {
 	_, pool := s.Pool(ctx)
 	if carrel.KindOf(secrets) != carrel.Unsupported || carrel.KindOf(keys) != carrel.Unsupported || carrel.KindOf(traces) != carrel.Unsupported || carrel.KindOf(pool) != carrel.Forbidden {
 		t.Error(secrets, keys, traces, pool)
+	}
+}
+
+// TestHostServices: who may let sandboxes reach this machine's own services.
+func TestHostServices(t *testing.T) {
+	opens := carrel.Network{Policy: &carrel.Policy{Rules: []carrel.Rule{{Allow: []string{"Host.Carrel.Internal."}, Ports: []string{"5432"}}}}}
+	other := carrel.Network{Policy: &carrel.Policy{Default: "allow", Rules: []carrel.Rule{{Allow: []string{"*"}}}}}
+	for _, c := range []struct {
+		who    HostServices
+		caller carrel.Caller
+		may    bool
+	}{
+		{HostNobody, carrel.Local(), false}, {HostNobody, member("a"), false},
+		{HostAdmins, carrel.Local(), true}, {HostAdmins, member("a"), false},
+		{HostAll, carrel.Local(), true}, {HostAll, member("a"), true},
+	} {
+		o, _ := newOne()
+		s := New(Options{Core: o, HostServices: c.who})
+		for what, call := range map[string]func(carrel.Network) error{
+			"create": func(n carrel.Network) error {
+				_, err := s.Create(as(c.caller), carrel.CreateOptions{Network: n})
+				return err
+			},
+			"set network": func(n carrel.Network) error {
+				_, err := s.SetNetwork(as(c.caller), o.box.ID, n)
+				return err
+			},
+		} {
+			if err := call(opens); (err == nil) != c.may || !c.may && (carrel.KindOf(err) != carrel.Forbidden || carrel.HintOf(err) == "") {
+				t.Errorf("%s by %s where %d may: %v", what, c.caller.Role, c.who, err)
+			}
+			if err := call(other); err != nil {
+				t.Errorf("%s without the host: %v", what, err)
+			}
+		}
 	}
 }

@@ -47,6 +47,10 @@ type Options struct {
 	Callers *access.Authenticator
 	// Nobody is the caller for a context that has none. The zero Caller may do nothing.
 	Nobody carrel.Caller
+	// HostServices says who may open services on this machine's loopback to sandboxes, and OwnPort
+	// which ports there are the program's own doors, which no sandbox reaches; nil is none.
+	HostServices access.HostServices
+	OwnPort      func(port uint16) bool
 	// Issuer signs sandboxes' identity tokens. If it is nil, there are none.
 	Issuer service.Issuer
 	// SSHKeys are the keys of all projects. If it is nil, there are none.
@@ -234,7 +238,8 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 		return err
 	}
 	a.closing(a.Service.Close)
-	access := access.New(access.Options{Core: a.Service, Secrets: a.Vault.For, Audits: a.audits(), Traces: a.traces(), SSHKeys: a.opts.SSHKeys, Nobody: a.opts.Nobody})
+	access := access.New(access.Options{Core: a.Service, Secrets: a.Vault.For, Audits: a.audits(), Traces: a.traces(), SSHKeys: a.opts.SSHKeys, Nobody: a.opts.Nobody,
+		HostServices: a.opts.HostServices})
 	a.Access = access
 	a.late.Open(a.Service)
 	door := hostdoor.New(hostdoor.Options{

@@ -41,6 +41,7 @@ func (a *Assembly) openWire() (err error) {
 	a.closing(a.audit.Close)
 	opts := wire.Options{
 		Local: a.door.ServeConn, Authority: a.authority, Credentials: &a.late, Refused: a.late.Refused, Egress: a.late.Egress, Audit: a.late.Owned(a.audit.Write),
+		HostService: a.hostService(),
 	}
 	if a.cfg.Wire.Table != "" {
 		t, err := wire.LoadTable(a.cfg.Wire.Table)

@@ -59,6 +59,7 @@ func (c *Config) snapshotFlags(f *pflag.FlagSet) {
 // wireFlags adds the flags for traffic out of sandboxes.
 func (c *Config) wireFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.Wire.DefaultPolicy, "default-policy", c.Wire.DefaultPolicy, "network policy of sandboxes created without one: a file, a preset, deny or allow (default: deny; through E2B's API allow)")
+	f.StringVar(&c.Wire.HostServices, "allow-host-services", c.Wire.HostServices, "whose sandboxes may reach services on this machine's 127.0.0.1 that their policy opens: none, own (the daemon's own key) or all (default: own when it listens on loopback, else none)")
 	f.StringVar(&c.Wire.Presets, "presets", c.Wire.Presets, "file of policy presets of your own")
 	f.StringVar(&c.Wire.SecretKeyFile, "secret-key-file", c.Wire.SecretKeyFile, "file of the key that secrets are sealed with (default: one in the data directory)")
 	f.StringVar(&c.Wire.Issuer, "issuer", c.Wire.Issuer, "URL by which verifiers of identity tokens reach this daemon (default: where it listens)")

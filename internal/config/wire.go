@@ -20,10 +20,21 @@ type Wire struct {
 	Issuer string
 	// AuditSize bounds the audit log, in bytes.
 	AuditSize int64
+	// HostServices says whose sandboxes may reach services on this machine's loopback, where their
+	// policy opens one: one of the HostServices constants. "" is HostServicesOwn for a daemon that
+	// listens on loopback, and HostServicesNone for any other.
+	HostServices string
 	// Table is a file that replaces the whole outside world (see wire.Table): other names and
 	// addresses do not exist. For tests and closed set-ups.
 	Table string
 }
+
+// The values of Wire.HostServices.
+const (
+	HostServicesNone = "none"
+	HostServicesOwn  = "own" // those made with the daemon's own API key, for no other project
+	HostServicesAll  = "all"
+)
 
 // defaultWire is the default.
 var defaultWire = Wire{AuditSize: 640 << 20}
@@ -35,6 +46,11 @@ func (c Config) checkWire() error {
 		if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" || parsed.RawQuery != "" || parsed.Fragment != "" {
 			return bad("issuer", "%q is not the URL of a server", u)
 		}
+	}
+	switch c.Wire.HostServices {
+	case "", HostServicesNone, HostServicesOwn, HostServicesAll:
+	default:
+		return bad("allow-host-services", "%q is none of none, own and all", c.Wire.HostServices)
 	}
 	if c.Wire.AuditSize < 1<<20 {
 		return bad("audit-size", "%d bytes are less than 1 MiB", c.Wire.AuditSize)

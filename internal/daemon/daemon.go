@@ -75,6 +75,7 @@ type Daemon struct {
 	sshKeys     *sshdoor.Keys
 	sshDoor     *sshdoor.Door // nil unless SSH is served
 	sshListener net.Listener
+	own         ownPorts
 
 	ready    atomic.Bool
 	stopping chan struct{} // closed when streams should end
@@ -169,6 +170,9 @@ func (d *Daemon) listen(l net.Listener, files uint64) error {
 		most = int(min(files/2, 16384))
 	}
 	d.listener = newLimitListener(l, most)
+	for _, addr := range []string{l.Addr().String(), d.cfg.Listen, d.cfg.Ingress.SSHListen, d.cfg.Ingress.ACMEHTTPListen} {
+		d.own.add(addr)
+	}
 	d.undo.Add(func() { _ = d.listener.Close() })
 	d.url = reachableURL(l.Addr(), d.cfg)
 	return d.openCertificates(l.Addr())
@@ -184,6 +188,7 @@ func (d *Daemon) openService(ctx context.Context, opts Options) (err error) {
 	}
 	d.parts, err = assembly.Open(ctx, assembly.Options{
 		Config: d.cfg, Lasting: lasting(d.cfg, d.log), Drivers: opts.Drivers, KillOnClose: opts.KillOnClose,
+		HostServices: hostServices(d.cfg.Wire.HostServices, d.listener.Addr()), OwnPort: d.own.has,
 		Callers: d.callers, Issuer: d.issuer, SSHKeys: d.sshKeys, Traces: d.traces, Log: d.log,
 	})
 	if err != nil {

@@ -25,6 +25,7 @@ func (d *Daemon) openSSH() (err error) {
 		return &carrel.Error{Op: "listen", Kind: carrel.Unavailable, Field: "ssh-listen", Err: err,
 			Hint: "another program has this address; choose one with --ssh-listen"}
 	}
+	d.own.add(d.sshListener.Addr().String()) // port 0 has become one
 	d.sshDoor = sshdoor.New(sshdoor.Options{Sandboxes: d.parts.Access, HostKey: host, Keys: d.sshKeys, Caller: d.callers.SSH, Log: d.log})
 	d.undo.Add(func() { // before the service
 		_ = d.sshListener.Close()

@@ -26,9 +26,12 @@ func (p *Policy) judgeAddr(f *known, a netip.Addr, name string) (Verdict, bool) 
 	reason := fmt.Sprintf("%s is %s: no sandbox reaches it", thing, what)
 	if c != private || p.e2b {
 		hint := ""
-		if c == private {
+		switch {
+		case c == private:
 			reason = fmt.Sprintf("%s is %s", thing, what)
 			hint = "private addresses need rules of Carrel's own form (network.policy)"
+		case (what == thisHost || what == linkEnd) && f.stage != atUDP:
+			hint = hostHint(f.Port)
 		}
 		return builtIn(blockName(what), reason, hint), false
 	}
@@ -123,6 +126,9 @@ func (p *Policy) JudgeTarget(f Flow, to netip.Addr) Verdict {
 // every destination does.
 func (p *Policy) JudgeName(name string) Verdict {
 	name, plain := canonical(name)
+	if name == HostName {
+		return p.judgeHostName()
+	}
 	k := known{Flow: &Flow{}, name: name, plain: plain}
 	var room [16]hit
 	named, rest := p.hits(room[:0], &k), p.index.any
@@ -153,7 +159,10 @@ func (p *Policy) JudgeName(name string) Verdict {
 		ask = "allowOut"
 	}
 	v := Verdict{Rule: label, Index: -1, Reason: fmt.Sprintf("the name %s is not allowed: no rule names it", quoted(name))}
-	if plain {
+	switch {
+	case slices.Contains(othersHostNames, name) && !p.e2b:
+		v.Hint = hostHint(0)
+	case plain:
 		v.Hint = fmt.Sprintf("ask for: %s %s", ask, name)
 	}
 	return v

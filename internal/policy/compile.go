@@ -21,6 +21,9 @@ type Policy struct {
 	openings  []opening
 	inject    injections
 
+	host        []hostPort // services of the host that are opened
+	hostDenials []int32    // rules that deny the host's name
+
 	httpsPorts []uint16 // ports of the network where TLS is expected
 
 	limits   []carrel.TrafficLimits
@@ -120,6 +123,9 @@ func compile(src carrel.Policy) (*Policy, *fault) {
 		if err != nil {
 			return nil, err
 		}
+		if len(dests) == 0 {
+			continue // for a service of the host, which was checked
+		}
 		if err := p.checkReached(at, dests); err != nil {
 			return nil, err
 		}
@@ -138,7 +144,8 @@ func (p *Policy) setFallback(allow bool, label string) {
 	p.fallback = rule{label: label, allow: allow, any: true, limits: -1, pos: math.MaxInt32}
 }
 
-// addRule checks one rule and adds it.
+// addRule checks one rule and adds it. It returns no destinations for a rule that opens services of
+// the host.
 func (p *Policy) addRule(at, label string, src carrel.Rule, left *int) ([]destination, *fault) {
 	r, dests, err := readRule(at, src, left)
 	if err != nil {
@@ -150,6 +157,13 @@ func (p *Policy) addRule(at, label string, src carrel.Rule, left *int) ([]destin
 		p.limits = append(p.limits, src.Limits)
 	}
 	p.rules = append(p.rules, r)
+	if r.host {
+		// It is in no index: nothing but the host's own address meets it.
+		return nil, p.openHost(at)
+	}
+	if !r.allow && deniesHost(dests) {
+		p.hostDenials = append(p.hostDenials, r.pos)
+	}
 	p.enter(dests)
 	return dests, nil
 }

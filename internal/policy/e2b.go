@@ -36,6 +36,9 @@ func compileE2B(n carrel.Network) (*Policy, *fault) {
 			if d, _, err = parseDestination(host); err != nil || d.prefix.IsValid() || d.any && port > 0 {
 				return nil, faultf(fmt.Sprintf("allowOut[%d]", i), "", "invalid allowed address %s", bare(s))
 			}
+			if d.name == HostName {
+				return nil, faultf(fmt.Sprintf("allowOut[%d]", i), "it needs a rule of Carrel's own form (network.policy)", "%s can't be opened here", HostName)
+			}
 			named = true
 		}
 		allow[port] = append(allow[port], d)

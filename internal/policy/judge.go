@@ -104,6 +104,9 @@ var ambiguous = rule{limits: -1}
 // Judge judges a connection, session or request by the facts known so far.
 func (p *Policy) Judge(f Flow) Verdict {
 	k := makeKnown(&f)
+	if k.toHost() {
+		return p.judgeHost(&k)
+	}
 	if v, ok := p.judgeBuiltIn(&k); !ok {
 		return v
 	}

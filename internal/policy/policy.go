@@ -52,6 +52,8 @@ type Verdict struct {
 	// ByName is the name that the flow was allowed for. The wire must look it up again and dial it.
 	// It is "" when the address itself is allowed.
 	ByName string
+	// Host: it goes to a service of the host, on 127.0.0.1 and this port.
+	Host bool
 	// Rule names the rule that decided. It is never "".
 	Rule string
 	// Index is the rule's place for limits, in [Policy.Limits]. It is −1 for none.

@@ -120,7 +120,11 @@ func (p *Policy) addPresets(names []string, left *int) *fault {
 			return faultf(at, "one of: "+strings.Join(known, ", "), "there is no preset %s", clip(name))
 		}
 		for _, r := range preset.Rules {
-			if _, err := p.addRule(at, "preset "+name, r, left); err != nil {
+			dests, err := p.addRule(at, "preset "+name, r, left)
+			if err == nil && len(dests) == 0 {
+				err = faultf(at, "write it into the policy itself", "a preset can't open %s", HostName)
+			}
+			if err != nil {
 				return err
 			}
 		}

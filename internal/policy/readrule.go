@@ -54,6 +54,10 @@ func readRule(at string, src carrel.Rule, left *int) (rule, []destination, *faul
 	if err := checkLimits(at+".limits", src.Limits); err != nil {
 		return r, nil, err
 	}
+	if r.forHost(dests) {
+		r.host, r.names = true, false
+		return r, dests, checkForHost(at, &r, dests)
+	}
 	return r, dests, checkTogether(at, &r, src, dests)
 }
 

@@ -18,15 +18,22 @@ type reserved struct {
 	what   string
 }
 
+// What blocks are that mean this host itself.
+const (
+	thisHost = "this host"
+	linkEnd  = "this host's end of the link"
+)
+
 // The blocks, with the more specific ones first. They are addresses of this host or its network,
 // and addresses that no client can connect to.
 var (
 	reserved4 = []reserved{
-		block("10.73.0.0/30", never, "this host's end of the link"),
+		block("10.73.0.0/30", never, linkEnd),
+		{netip.PrefixFrom(HostAddr, 32), never, "the word for this host's services"},
 		block("100.100.100.200/32", never, "a cloud's metadata service"),
 		block("168.63.129.16/32", never, "a cloud's metadata service"),
-		block("0.0.0.0/8", never, "this host"), // Linux takes 0.0.0.0 for loopback
-		block("127.0.0.0/8", never, "this host"),
+		block("0.0.0.0/8", never, thisHost), // Linux takes 0.0.0.0 for loopback
+		block("127.0.0.0/8", never, thisHost),
 		block("169.254.0.0/16", never, "link-local"), // most clouds' metadata
 		block("192.0.0.0/24", never, "for protocols"),
 		block("224.0.0.0/4", never, "multicast"),
@@ -38,10 +45,10 @@ var (
 		block("198.18.0.0/15", private, "for measurements"),
 	}
 	reserved6 = []reserved{
-		block("fd73:6361:7272::/64", never, "this host's end of the link"),
+		block("fd73:6361:7272::/64", never, linkEnd),
 		block("fd00:ec2::/32", never, "a cloud's metadata service"),
 		block("fd20:ce::/32", never, "a cloud's metadata service"),
-		block("::/96", never, "this host"), // unspecified, loopback, IPv4-compatible
+		block("::/96", never, thisHost), // unspecified, loopback, IPv4-compatible
 		block("::ffff:0:0:0/96", never, "an IPv4 address in disguise"),
 		block("64:ff9b:1::/48", never, "an IPv4 address in disguise"),
 		block("2001::/32", never, "an IPv4 address in disguise"), // Teredo

@@ -29,6 +29,7 @@ type rule struct {
 	allow    bool
 	any      bool // among its destinations is "*"
 	names    bool // among them are names
+	host     bool // it opens services of the host, and is in no index
 	protocol protocol
 	ports    []ports // none means all
 	methods  []string

@@ -62,6 +62,9 @@ func (p *Policy) destinations() [][]string {
 		}
 	}
 	add(p.index.any, "everything")
+	for _, h := range p.host {
+		out[h.rule] = []string{"the services of this host"}
+	}
 	for _, name := range slices.Sorted(maps.Keys(p.index.exact)) {
 		add(p.index.exact[name], name)
 	}
@@ -87,6 +90,8 @@ func (p *Policy) destinations() [][]string {
 func (r *rule) conditions() string {
 	var b strings.Builder
 	switch {
+	case r.host:
+		b.WriteString(" on its loopback")
 	case r.protocol != anyProtocol:
 		b.WriteString(" over " + r.protocolText())
 	case r.aboutRequests(), r.names && r.allow && !r.any:

@@ -26,6 +26,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/overlay"
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 	"github.com/carrel-dev/carrel/internal/pki/trustenv"
+	"github.com/carrel-dev/carrel/internal/policy"
 	"github.com/carrel-dev/carrel/internal/refusal"
 	"github.com/carrel-dev/carrel/internal/settings"
 )
@@ -344,6 +345,9 @@ func (j *Job) Decided(d carrel.Decision) {
 	}
 	if host != "" && !strings.HasPrefix(d.Rule, "built-in") {
 		r.Allow = "--allow " + host
+	}
+	if instead := policy.HostInstead(d); instead != "" {
+		r.Allow = "--allow " + instead
 	}
 	j.Log.Add(r)
 }

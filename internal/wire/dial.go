@@ -46,6 +46,8 @@ func (e *egress) connect(ctx context.Context, r *rules, f policy.Flow, v policy.
 		network = "udp"
 	}
 	switch {
+	case v.Host: // never through a proxy, whose host is another
+		return e.dialHost(ctx, f)
 	case r.proxy != nil && f.UDP:
 		return nil, &refusedError{denied("egress proxy", "only TCP goes through the proxy that is set for this sandbox")}
 	case r.proxy != nil:
@@ -59,6 +61,39 @@ func (e *egress) connect(ctx context.Context, r *rules, f policy.Flow, v policy.
 		return e.dialFirst(ctx, network, to, f.Port)
 	}
 	return e.link.wire.opts.Dialer.DialContext(ctx, network, netip.AddrPortFrom(f.Addr, f.Port).String())
+}
+
+// dialHost connects to a service of this host. The policy allows it; whoever runs the wire has to do
+// so too.
+func (e *egress) dialHost(ctx context.Context, f policy.Flow) (net.Conn, error) {
+	if f.UDP {
+		return nil, &refusedError{denied("host services", "a service of the host is reached by TCP alone")}
+	}
+	if no := e.hostForbidden(f.Port); no != nil {
+		return nil, &refusedError{*no}
+	}
+	// Not the wire's dialer, which may have another world outside: this is the machine itself.
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp4", netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), f.Port).String())
+}
+
+// hostForbidden is why no sandbox reaches a port of the host here, whatever its policy says; nil where
+// nothing is against it. Port 0 asks about the host's services as such.
+func (e *egress) hostForbidden(port uint16) *policy.Verdict {
+	may := e.link.wire.opts.HostService
+	if may == nil {
+		v := denied("host services", "whoever runs this machine does not open its services to sandboxes")
+		v.Hint = "carrel serve --allow-host-services own, or all"
+		return &v
+	}
+	if port == 0 {
+		return nil
+	}
+	if err := may(e.link.id, port); err != nil {
+		v := denied("host services", err.Error())
+		return &v
+	}
+	return nil
 }
 
 // dialFirst connects to the first of several addresses that answers.

@@ -149,6 +149,12 @@ func (s *nameService) answer(f *flow, q *dns.Msg) *dns.Msg {
 	switch {
 	case !v.Allow:
 		return refuse(dns.RcodeNameError, v)
+	case v.Host:
+		if no := s.out.hostForbidden(0); no != nil {
+			return refuse(dns.RcodeNameError, *no)
+		}
+		s.out.refusals.record(s.decision(f, asked, known, v))
+		return s.hostAnswer(a, asked)
 	case asked.Qtype == dns.TypeHTTPS || asked.Qtype == dns.TypeSVCB:
 		// These records lead past the name: to other addresses and ports, and to encrypted hellos.
 		return a
@@ -179,6 +185,20 @@ func (s *nameService) answer(f *flow, q *dns.Msg) *dns.Msg {
 			h.Name = asked.Name // in the question's spelling, which some clients check
 		}
 	}
+	return a
+}
+
+// hostTTL is how long a sandbox may keep the address of this host's services, in seconds.
+const hostTTL = 60
+
+// hostAnswer answers a question for this host's services. Nobody outside is asked.
+func (s *nameService) hostAnswer(a *dns.Msg, asked dns.Question) *dns.Msg {
+	if asked.Qtype != dns.TypeA {
+		return a // the name is there, and has no such record
+	}
+	a.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: asked.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: hostTTL},
+		A: policy.HostAddr.AsSlice()}}
+	s.out.answers.learn(policy.HostName, policy.HostAddr, hostTTL*time.Second)
 	return a
 }
 

@@ -39,6 +39,9 @@ type answered struct {
 // servers are dropped, and so are addresses that no name may lead to. The sandbox's table learns
 // the addresses that are left.
 func (s *nameService) ask(ctx context.Context, r *rules, name string, kind uint16) (answered, error) {
+	if name == policy.HostName {
+		return answered{}, errors.New("nobody outside is asked for " + name)
+	}
 	// The question is made anew too, because the sandbox's own could carry more data than a name.
 	q := new(dns.Msg).SetQuestion(dns.Fqdn(name), kind)
 	q.SetEdns0(dnsMaxUDP, false)

@@ -51,7 +51,7 @@ var elsewhere = []netip.Addr{netip.MustParseAddr("192.0.2.53"), netip.MustParseA
 // Judge adds one check that the policy can't make: whether an address belongs to this host.
 func (r *rules) Judge(f policy.Flow) policy.Verdict {
 	if f.Addr.IsValid() && r.host.has(f.Addr) {
-		return ownHost()
+		return ownHost(f.Port)
 	}
 	return r.Policy.Judge(f)
 }
@@ -59,13 +59,15 @@ func (r *rules) Judge(f policy.Flow) policy.Verdict {
 // JudgeTarget does the same.
 func (r *rules) JudgeTarget(f policy.Flow, to netip.Addr) policy.Verdict {
 	if r.host.has(to) {
-		return ownHost()
+		return ownHost(f.Port)
 	}
 	return r.Policy.JudgeTarget(f, to)
 }
 
-func ownHost() policy.Verdict {
-	return denied("this host", "the address belongs to the host that the sandbox runs on")
+func ownHost(port uint16) policy.Verdict {
+	v := denied("this host", "the address belongs to the host that the sandbox runs on")
+	v.Hint = policy.HostHint(port)
+	return v
 }
 
 // denied is a verdict of the wire itself. No rule can change it.

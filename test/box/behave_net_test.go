@@ -216,7 +216,35 @@ func networks(t *testing.T, w *world) {
 			}
 		})
 	}
+	w.sub(t, "a service of this machine", func(t *testing.T) { testHostService(t, w, table) })
 	w.sub(t, "servers", func(t *testing.T) { testServers(t, w) })
+}
+
+// testHostService is about what listens on this machine's own loopback.
+func testHostService(t *testing.T, w *world, table string) {
+	service := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprintln(rw, "from the host") }))
+	defer service.Close()
+	_, port, err := net.SplitHostPort(service.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened := []string{"--wire-table", table, "--allow", "host.carrel.internal:" + port}
+	for _, c := range []struct {
+		name, shell, out, told string
+		flags                  []string
+	}{
+		{"by name", get("http://host.carrel.internal:" + port + "/x"), "from the host\n", "", opened},
+		{"another port", get("http://host.carrel.internal:1/x"), "", "--allow host.carrel.internal:1", opened},
+		{"everything", get("http://host.carrel.internal:" + port + "/x"), "", "--allow host.carrel.internal:", []string{"--wire-table", table, "--allow", "*"}},
+		{"another system's name", get("http://host.docker.internal:" + port + "/x"), "", "--allow host.carrel.internal:", opened},
+		{"the gateway", get("http://10.73.0.1:" + port + "/x"), "", "--allow host.carrel.internal:" + port, opened},
+		{"loopback", get("http://127.0.0.1:"+port+"/x") + " || echo closed", "closed\n", "", opened},
+	} {
+		r := w.run(w.box(append(c.flags, "-c", c.shell)...))
+		if r.out != c.out || c.out == "" && r.code == 0 || !strings.Contains(r.err, c.told) {
+			t.Errorf("%s: exit %d %q, want %q and %q\n%s", c.name, r.code, r.out, c.out, c.told, r.err)
+		}
+	}
 }
 
 // testServers checks listening ports.

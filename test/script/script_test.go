@@ -4,6 +4,10 @@
 package script
 
 import (
+	"fmt"
+	"net"
+	"net/http"
+	neturl "net/url"
 	"os"
 	"testing"
 
@@ -31,6 +35,36 @@ func TestRealScripts(t *testing.T) {
 	runScripts(t, "testdata/real", d.URL, d.Key)
 }
 
+// serveHost starts a web server on this machine's loopback for one script, which finds its port, a port
+// that nothing listens on, and that of the daemon in its environment.
+func serveHost(e *testscript.Env, daemon string) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/away" { // elsewhere
+			http.Redirect(w, r, r.URL.RawQuery, http.StatusFound)
+			return
+		}
+		fmt.Fprintln(w, "from the host")
+	})}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = srv.Serve(l)
+	}()
+	e.Defer(func() { _ = srv.Close(); <-served })
+	u, err := neturl.Parse(daemon)
+	if err != nil {
+		return err
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	e.Setenv("HOST_PORT", fmt.Sprint(port))
+	e.Setenv("DAEMON_PORT", u.Port())
+	return nil
+}
+
 func runScripts(t *testing.T, dir, url, key string) {
 	testscript.Run(t, testscript.Params{
 		Dir: dir,
@@ -38,7 +72,7 @@ func runScripts(t *testing.T, dir, url, key string) {
 			e.Setenv("CARREL_URL", url)
 			e.Setenv("CARREL_API_KEY", key)
 			e.Setenv("CARREL_DATA_DIR", e.WorkDir+"/no-daemon-here")
-			return nil
+			return serveHost(e, url)
 		},
 		RequireExplicitExec: true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

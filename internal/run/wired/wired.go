@@ -43,7 +43,7 @@ func Open(o run.WireOptions) (run.Wire, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts := wire.Options{Egress: func(carrel.ID) *policy.Policy { return compiled }, Audit: o.Decided, Credentials: secrets(o.Lookup)}
+	opts := wire.Options{Egress: func(carrel.ID) *policy.Policy { return compiled }, Audit: o.Decided, Credentials: secrets(o.Lookup), HostService: hostService}
 	w := &way{env: compiled.Env()}
 	if compiled.Opens() {
 		// It lives as long as the box, and only the box trusts it.
