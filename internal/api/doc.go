@@ -23,7 +23,8 @@
 //	GET    /secrets?limit&nextToken  POST /secrets               what is told of secrets, by name; POST /secrets/{secretID} replaces a value
 //	GET    /secrets/{secretID}   DELETE /secrets/{secretID}      by ID or name
 //	GET    /teams                                                the one team there is
-//	GET    /health                                               204 once ready; the only route without a key
+//	GET    /health                                               204 once ready, without a key
+//	GET    /openapi.json                                         all of this as an OpenAPI document, without a key
 //
 // Every error is {"code": int, "message": string} with the status as code: the
 // SDKs read the body's code, not the status. Where we know more, the fields

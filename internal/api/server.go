@@ -15,7 +15,7 @@ import (
 // Options is what the door needs to know.
 type Options struct {
 	Service carrel.Service
-	// Callers says who asks; every request but /health must show a key.
+	// Callers says who asks; every request but for /health and DocumentPath must show a key.
 	Callers Callers
 	// Version is the daemon's own version.
 	Version string
@@ -73,6 +73,7 @@ type Server struct {
 	opts     Options
 	mux      *http.ServeMux
 	patterns []string // of all routes
+	describe func(http.ResponseWriter) error
 
 	sessions sessions
 }
@@ -86,6 +87,7 @@ func New(opts Options) *Server {
 		opts.MaxTimeout = 720 * time.Hour
 	}
 	s := &Server{opts: opts, mux: http.NewServeMux()}
+	s.describe = s.document()
 	s.routes()
 	return s
 }
@@ -113,7 +115,8 @@ func (s *Server) handleAdmin(pattern string, h handler) {
 	})
 }
 
-// Patterns lists the routes in the form of [http.ServeMux], but for /health.
+// Patterns lists the routes in the form of [http.ServeMux], but for /health and
+// [DocumentPath].
 func (s *Server) Patterns() []string { return slices.Clone(s.patterns) }
 
 func (s *Server) routes() {
@@ -158,6 +161,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case r.URL.Path == "/health" && (r.Method == http.MethodGet || r.Method == http.MethodHead):
 		s.health(w)
+		return
+	case r.URL.Path == DocumentPath && (r.Method == http.MethodGet || r.Method == http.MethodHead):
+		if err := s.describe(w); err != nil {
+			s.fail(w, r, err)
+		}
 		return
 	}
 	r, done, err := s.arrive(r)

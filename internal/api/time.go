@@ -12,6 +12,11 @@ import (
 // state is kept, and a request has to wait for them. Everything else is running.
 var pausedStates = []carrel.State{carrel.Pausing, carrel.Paused, carrel.Resuming}
 
+// pauseBody is E2B's body of pause.
+type pauseBody struct {
+	Memory *bool `json:"memory"`
+}
+
 // pause is E2B's: 204, and 409 for a sandbox that is paused already, which its SDKs
 // tell from an error.
 func (s momentRoutes) pause(w http.ResponseWriter, r *http.Request) error {
@@ -19,9 +24,7 @@ func (s momentRoutes) pause(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var body struct {
-		Memory *bool `json:"memory"`
-	}
+	var body pauseBody
 	if err := decode(w, r, &body, true); err != nil {
 		return err
 	}
@@ -142,16 +145,19 @@ type forkBody struct {
 	Error   *errorBody   `json:"error,omitempty"`
 }
 
+// newForkBody is E2B's body of fork.
+type newForkBody struct {
+	Timeout *int32 `json:"timeout"`
+	Count   *int32 `json:"count"`
+}
+
 // fork is E2B's. Other than there, a paused sandbox can be forked, too.
 func (s momentRoutes) fork(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
 		return err
 	}
-	var body struct {
-		Timeout *int32 `json:"timeout"`
-		Count   *int32 `json:"count"`
-	}
+	var body newForkBody
 	if err := decode(w, r, &body, true); err != nil {
 		return err
 	}
