@@ -109,7 +109,8 @@ func (p *parser) comparison() Expr {
 	return &Binary{Op: op, L: x, R: p.piped(), Pos: pos}
 }
 
-// piped reads strings side by side, with "| getline" behind them.
+// piped reads strings side by side, with "| getline" behind them. The getline is an operand of
+// what follows: of a sum, and of more strings.
 func (p *parser) piped() Expr {
 	x := p.concat()
 	for n := 0; p.at(tokPipe, tokPipeBoth) && p.peek() == tokGetline; {
@@ -121,7 +122,7 @@ func (p *parser) piped() Expr {
 		p.next()
 		p.next()
 		g.Target = p.target()
-		x = p.concatAfter(g)
+		x = p.concatAfter(p.sumAfter(p.productAfter(g)))
 	}
 	return x
 }
@@ -152,8 +153,10 @@ func (p *parser) operand() bool {
 	return false
 }
 
-func (p *parser) sum() Expr {
-	x := p.product()
+func (p *parser) sum() Expr { return p.sumAfter(p.product()) }
+
+// sumAfter reads what is added to x.
+func (p *parser) sumAfter(x Expr) Expr {
 	for n := 0; p.at(tokPlus, tokMinus); {
 		p.chain(&n)
 		op, pos := OpAdd, p.pos()
@@ -168,8 +171,10 @@ func (p *parser) sum() Expr {
 
 var products = map[token]BinaryOp{tokStar: OpMul, tokSlash: OpDiv, tokPercent: OpMod}
 
-func (p *parser) product() Expr {
-	x := p.unary()
+func (p *parser) product() Expr { return p.productAfter(p.unary()) }
+
+// productAfter reads what x is multiplied or divided by.
+func (p *parser) productAfter(x Expr) Expr {
 	for n := 0; p.at(tokStar, tokSlash, tokPercent); {
 		p.chain(&n)
 		op, pos := products[p.tok.kind], p.pos()
