@@ -18,6 +18,12 @@ import (
 // maxAudit bounds how many past decisions one request may ask for.
 const maxAudit = 1_000_000
 
+// auditLine is one line of the audit log's answer.
+type auditLine struct {
+	Decision *carrel.Decision `json:"decision,omitempty"`
+	Error    *errorBody       `json:"error,omitempty"`
+}
+
 func (s *Server) auditRoutes() {
 	const v1 = " /carrel/v1"
 	s.handle("GET"+v1+"/audit", s.audit)
@@ -62,18 +68,18 @@ func (s *Server) streamAudit(w http.ResponseWriter, r *http.Request, id carrel.I
 	for d, err := range s.opts.Service.Audit(ctx, opts) {
 		if err != nil && ctx.Err() == nil {
 			_, body := s.render(r, err)
-			_ = out.write(map[string]any{"error": body})
+			_ = out.write(auditLine{Error: &body})
 		}
 		if err != nil {
 			break
 		}
-		if write(map[string]any{"decision": d}) != nil {
+		if write(auditLine{Decision: &d}) != nil {
 			return nil
 		}
 	}
 	if ctx.Err() != nil && r.Context().Err() == nil {
 		_, body := s.render(r, &carrel.Error{Op: "read audit log", Kind: carrel.Unavailable, Err: errors.New("the daemon is stopping")})
-		_ = out.write(map[string]any{"error": body}) // must not look like the log's end
+		_ = out.write(auditLine{Error: &body}) // not to be taken for the log's end
 	}
 	return nil
 }

@@ -46,11 +46,17 @@ func (s *Server) carrelRoutes() {
 	s.auditRoutes()
 }
 
+// versionBody says which daemon answers.
+type versionBody struct {
+	Version string `json:"version"`
+	Envd    string `json:"envd"`
+	Go      string `json:"go"`
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
+}
+
 func (s *Server) version(w http.ResponseWriter, _ *http.Request) error {
-	writeJSON(w, http.StatusOK, map[string]string{
-		"version": s.opts.Version, "envd": carrel.EnvdVersion,
-		"go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
-	})
+	writeJSON(w, http.StatusOK, versionBody{s.opts.Version, carrel.EnvdVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH})
 	return nil
 }
 
@@ -176,15 +182,18 @@ func (s *Server) killOurs(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// timeoutIn says how long a sandbox is to live from now on.
+type timeoutIn struct {
+	Timeout    span `json:"timeout"`
+	ExtendOnly bool `json:"extendOnly"`
+}
+
 func (s *Server) timeoutOurs(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
 		return err
 	}
-	var body struct {
-		Timeout    span `json:"timeout"`
-		ExtendOnly bool `json:"extendOnly"`
-	}
+	var body timeoutIn
 	if err := decodeStrict(w, r, &body, false); err != nil {
 		return err
 	}

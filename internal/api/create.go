@@ -190,14 +190,17 @@ func checkMetadata(metadata map[string]string) error {
 	return nil
 }
 
+// createIn is carrel.CreateOptions as it arrives.
+type createIn struct {
+	carrel.CreateOptions
+	Timeout   span            `json:"timeout"`
+	Lifecycle lifecycleIn     `json:"lifecycle"`
+	Network   *carrel.Network `json:"network"`
+}
+
 // createOurs is POST /carrel/v1/sandboxes. It accepts every field of carrel.CreateOptions.
 func (s *Server) createOurs(w http.ResponseWriter, r *http.Request) error {
-	var body struct {
-		carrel.CreateOptions
-		Timeout   span            `json:"timeout"`
-		Lifecycle lifecycleIn     `json:"lifecycle"`
-		Network   *carrel.Network `json:"network"`
-	}
+	var body createIn
 	if err := decodeStrict(w, r, &body, true); err != nil {
 		return err
 	}

@@ -17,8 +17,10 @@ func later(field, what string) *problem {
 	return p
 }
 
-// laterRoutes answers the endpoints of features that do not exist yet.
-func (s *Server) laterRoutes() {
+// laterPatterns are the endpoints whose feature is still to come, and what that is.
+func laterPatterns() map[string]string {
+	const volumes = "mounting volumes"
+	all := map[string]string{"/volumes": volumes, "/volumes/": volumes, "/volumecontent/": volumes, "/teams/{team}/": "the metrics of a team"}
 	for _, pattern := range []string{
 		"POST /templates", "POST /v2/templates", "POST /v3/templates",
 		"POST /templates/{id}", "PATCH /templates/{id}", "PATCH /v2/templates/{id}",
@@ -26,16 +28,23 @@ func (s *Server) laterRoutes() {
 		"GET /templates/{id}/{rest...}", // a build's status and logs, files, tags
 		"POST /templates/tags", "DELETE /templates/tags",
 	} {
+		all[pattern] = building
+	}
+	return all
+}
+
+// building is what most of them are about.
+const building = "building templates through the API"
+
+// laterRoutes answers the endpoints whose feature is still to come.
+func (s *Server) laterRoutes() {
+	for pattern, what := range laterPatterns() {
 		s.handle(pattern, func(http.ResponseWriter, *http.Request) error {
-			p := later("", "building templates through the API")
-			p.body.Hint = "import or pull one instead: carrel template import NAME PATH, carrel template pull NAME IMAGE"
+			p := later("", what)
+			if what == building {
+				p.body.Hint = "import or pull one instead: carrel template import NAME PATH, carrel template pull NAME IMAGE"
+			}
 			return p
 		})
-	}
-	for pattern, what := range map[string]string{
-		"/volumes": "volumes", "/volumes/": "volumes", "/volumecontent/": "volumes",
-		"/teams/{team}/": "team metrics",
-	} {
-		s.handle(pattern, func(http.ResponseWriter, *http.Request) error { return later("", what) })
 	}
 }

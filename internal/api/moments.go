@@ -46,15 +46,24 @@ func (s momentRoutes) pauseOurs(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// resumeIn is carrel.ResumeOptions as it arrives.
+type resumeIn struct {
+	carrel.ResumeOptions
+	Timeout span `json:"timeout"`
+}
+
+// resumedBody is a sandbox that runs, and whether it was paused before.
+type resumedBody struct {
+	Sandbox carrel.Sandbox `json:"sandbox"`
+	Resumed bool           `json:"resumed"`
+}
+
 func (s momentRoutes) resumeOurs(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
 		return err
 	}
-	var body struct {
-		carrel.ResumeOptions
-		Timeout span `json:"timeout"`
-	}
+	var body resumeIn
 	if err := decodeStrict(w, r, &body, true); err != nil {
 		return err
 	}
@@ -66,10 +75,7 @@ func (s momentRoutes) resumeOurs(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, struct {
-		Sandbox carrel.Sandbox `json:"sandbox"`
-		Resumed bool           `json:"resumed"`
-	}{sb, resumed})
+	writeJSON(w, http.StatusOK, resumedBody{sb, resumed})
 	return nil
 }
 
@@ -98,16 +104,30 @@ func (s momentRoutes) snapshotOurs(w http.ResponseWriter, r *http.Request) error
 	return nil
 }
 
+// forkIn is carrel.ForkOptions as it arrives.
+type forkIn struct {
+	carrel.ForkOptions
+	Timeout span `json:"timeout"`
+}
+
+// forkOut is one fork, or why there is none.
+type forkOut struct {
+	Sandbox *carrel.Sandbox `json:"sandbox,omitempty"`
+	Error   *errorBody      `json:"error,omitempty"`
+}
+
+// forksBody is what became of all forks.
+type forksBody struct {
+	Forks []forkOut `json:"forks"`
+}
+
 // forkOurs differs from E2B's fork in one point: no count, or 0, means one fork.
 func (s momentRoutes) forkOurs(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
 		return err
 	}
-	var body struct {
-		carrel.ForkOptions
-		Timeout span `json:"timeout"`
-	}
+	var body forkIn
 	if err := decodeStrict(w, r, &body, true); err != nil {
 		return err
 	}
@@ -130,11 +150,7 @@ func (s momentRoutes) forkOurs(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	type fork struct {
-		Sandbox *carrel.Sandbox `json:"sandbox,omitempty"`
-		Error   *errorBody      `json:"error,omitempty"`
-	}
-	forks := make([]fork, len(results))
+	forks := make([]forkOut, len(results))
 	for i, f := range results {
 		if f.Err != nil {
 			_, e := s.render(r, f.Err)
@@ -143,8 +159,14 @@ func (s momentRoutes) forkOurs(w http.ResponseWriter, r *http.Request) error {
 		}
 		forks[i].Sandbox = &f.Sandbox
 	}
-	writeJSON(w, http.StatusCreated, map[string][]fork{"forks": forks})
+	writeJSON(w, http.StatusCreated, forksBody{forks})
 	return nil
+}
+
+// rollbackIn says to which snapshot a sandbox goes back.
+type rollbackIn struct {
+	To string `json:"to"`
+	carrel.RollbackOptions
 }
 
 func (s momentRoutes) rollbackOurs(w http.ResponseWriter, r *http.Request) error {
@@ -152,10 +174,7 @@ func (s momentRoutes) rollbackOurs(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	var body struct {
-		To string `json:"to"`
-		carrel.RollbackOptions
-	}
+	var body rollbackIn
 	if err := decodeStrict(w, r, &body, false); err != nil {
 		return err
 	}
@@ -218,6 +237,12 @@ func (s momentRoutes) timelineOurs(w http.ResponseWriter, r *http.Request) error
 	return nil
 }
 
+// snapshotPage is carrel.SnapshotPage on the wire.
+type snapshotPage struct {
+	Snapshots []carrel.Snapshot `json:"snapshots"`
+	Next      string            `json:"next,omitempty"`
+}
+
 func (s momentRoutes) snapshotsOurs(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	opts := carrel.SnapshotListOptions{Project: q.Get("project")}
@@ -245,10 +270,7 @@ func (s momentRoutes) snapshotsOurs(w http.ResponseWriter, r *http.Request) erro
 	if page.Snapshots == nil {
 		page.Snapshots = []carrel.Snapshot{}
 	}
-	writeJSON(w, http.StatusOK, struct {
-		Snapshots []carrel.Snapshot `json:"snapshots"`
-		Next      string            `json:"next,omitempty"`
-	}(page))
+	writeJSON(w, http.StatusOK, snapshotPage(page))
 	return nil
 }
 

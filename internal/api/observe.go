@@ -38,6 +38,11 @@ func toMetric(m carrel.Metric) metricBody {
 	}
 }
 
+// metricsBody is E2B's SandboxesWithMetrics.
+type metricsBody struct {
+	Sandboxes map[string]metricBody `json:"sandboxes"`
+}
+
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
@@ -108,7 +113,7 @@ func (s *Server) metricsOfMany(w http.ResponseWriter, r *http.Request) error {
 			out[text] = toMetric(samples[len(samples)-1])
 		}
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"sandboxes": out})
+	writeJSON(w, http.StatusOK, metricsBody{out})
 	return nil
 }
 
@@ -162,6 +167,23 @@ func logLimit(q url.Values) (int, error) {
 	return n, nil
 }
 
+// logLine is E2B's SandboxLog.
+type logLine struct {
+	Timestamp time.Time `json:"timestamp"`
+	Line      string    `json:"line"`
+}
+
+// logsBody is E2B's SandboxLogs.
+type logsBody struct {
+	Logs       []logLine `json:"logs"`
+	LogEntries []logBody `json:"logEntries"`
+}
+
+// logsBodyV2 is E2B's SandboxLogsV2Response.
+type logsBodyV2 struct {
+	Logs []logBody `json:"logs"`
+}
+
 func (s *Server) logsV1(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
@@ -179,17 +201,10 @@ func (s *Server) logsV1(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return notFoundAs(id, err)
 	}
-	type line struct {
-		Timestamp time.Time `json:"timestamp"`
-		Line      string    `json:"line"`
-	}
-	out := struct {
-		Logs       []line    `json:"logs"`
-		LogEntries []logBody `json:"logEntries"`
-	}{[]line{}, []logBody{}}
+	out := logsBody{[]logLine{}, []logBody{}}
 	for _, e := range entries {
 		entry := toLog(e)
-		out.Logs = append(out.Logs, line{entry.Timestamp, entry.line()})
+		out.Logs = append(out.Logs, logLine{entry.Timestamp, entry.line()})
 		out.LogEntries = append(out.LogEntries, entry)
 	}
 	writeJSON(w, http.StatusOK, out)
@@ -239,6 +254,6 @@ func (s *Server) logsV2(w http.ResponseWriter, r *http.Request) error {
 			break
 		}
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"logs": out})
+	writeJSON(w, http.StatusOK, logsBodyV2{out})
 	return nil
 }

@@ -47,6 +47,21 @@ func (s *Server) programRoutes(v1 string) {
 	s.handle("GET"+v1+"/sandboxes/{id}/programs/{session}/calls/{call}", s.answerCall)
 }
 
+// programsIn are the programs that a client provides.
+type programsIn struct {
+	Programs []struct {
+		Name string `json:"name"`
+		Help string `json:"help"`
+	} `json:"programs"`
+}
+
+// programLine is one line for who provides programs: the first names the session, each other a call.
+type programLine struct {
+	Session string         `json:"session,omitempty"`
+	Call    string         `json:"call,omitempty"`
+	About   *callback.Call `json:"about,omitempty"`
+}
+
 // provide puts a client's programs into a sandbox for as long as the client reads the answer. The
 // answer has one line for each call. The client answers each call on a connection of its own.
 func (s *Server) provide(w http.ResponseWriter, r *http.Request) error {
@@ -54,12 +69,7 @@ func (s *Server) provide(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var body struct {
-		Programs []struct {
-			Name string `json:"name"`
-			Help string `json:"help"`
-		} `json:"programs"`
-	}
+	var body programsIn
 	if err := decodeStrict(w, r, &body, false); err != nil {
 		return err
 	}
@@ -88,7 +98,7 @@ func (s *Server) provide(w http.ResponseWriter, r *http.Request) error {
 	p.mu.Lock()
 	p.out = startLines(w)
 	p.mu.Unlock()
-	if p.out.write(map[string]any{"session": name}) != nil {
+	if p.out.write(programLine{Session: name}) != nil {
 		return nil
 	}
 	t := time.NewTicker(heartbeat)
@@ -160,7 +170,7 @@ func (p *session) run(ctx context.Context, c *carrel.ProgramCall) int {
 	if out == nil { // the call came before the answer began
 		return fail("its provider is not ready")
 	}
-	if err := out.write(map[string]any{"call": call, "about": callback.About(c)}); err != nil {
+	if err := out.write(programLine{Call: call, About: new(callback.About(c))}); err != nil {
 		p.cancel()
 		return fail("who provides it has gone")
 	}

@@ -216,14 +216,17 @@ const (
 	maxRefresh = 3600
 )
 
+// refreshBody is E2B's body of refreshes.
+type refreshBody struct {
+	Duration *int32 `json:"duration"`
+}
+
 func (s *Server) refresh(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
 		return err
 	}
-	var body struct {
-		Duration *int32 `json:"duration"`
-	}
+	var body refreshBody
 	if err := decode(w, r, &body, true); err != nil {
 		return err
 	}

@@ -29,14 +29,17 @@ func (s secretRoutes) add() {
 	s.handleAdmin("POST"+v1+"/secret-store/rekey", s.rekeySecrets)
 }
 
+// rekeyIn is the key that secrets are to be sealed with from now on; none is a random one.
+type rekeyIn struct {
+	Key []byte `json:"key"`
+}
+
 // rekeySecrets changes the key that secrets are sealed with.
 func (s secretRoutes) rekeySecrets(w http.ResponseWriter, r *http.Request) error {
 	if s.opts.Rekey == nil {
 		return later("", "changing the key of secrets")
 	}
-	var body struct {
-		Key []byte `json:"key"`
-	}
+	var body rekeyIn
 	if err := decodeStrict(w, r, &body, true); err != nil {
 		return err
 	}

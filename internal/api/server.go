@@ -74,6 +74,7 @@ type Server struct {
 	opts     Options
 	mux      *http.ServeMux
 	patterns []string // of all routes
+	describe func(http.ResponseWriter) error
 
 	sessions sessions
 }
@@ -87,6 +88,7 @@ func New(opts Options) *Server {
 		opts.MaxTimeout = 720 * time.Hour
 	}
 	s := &Server{opts: opts, mux: http.NewServeMux()}
+	s.describe = s.document()
 	s.routes()
 	return s
 }
@@ -159,6 +161,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case r.URL.Path == "/health" && (r.Method == http.MethodGet || r.Method == http.MethodHead):
 		s.health(w)
+		return
+	case r.URL.Path == DocumentPath && (r.Method == http.MethodGet || r.Method == http.MethodHead):
+		if err := s.describe(w); err != nil {
+			s.fail(w, r, err)
+		}
 		return
 	}
 	r, done, err := s.arrive(r)

@@ -32,16 +32,19 @@ func toSnapshot(snap carrel.Snapshot) snapshotBody {
 	return b
 }
 
+// newSnapshotBody is E2B's body of a new snapshot.
+type newSnapshotBody struct {
+	Name   *string `json:"name"`
+	Memory *bool   `json:"memory"` // of the newest SDKs: false keeps the files only
+}
+
 // takeSnapshot is E2B's route for taking a snapshot.
 func (s momentRoutes) takeSnapshot(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
 		return err
 	}
-	var body struct {
-		Name   *string `json:"name"`
-		Memory *bool   `json:"memory"` // from the newest SDKs; false keeps only the files
-	}
+	var body newSnapshotBody
 	if err := decode(w, r, &body, true); err != nil {
 		return err
 	}

@@ -22,12 +22,15 @@ func (s *Server) listSSHKeys(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// sshKeyIn is a key that may open SSH sessions.
+type sshKeyIn struct {
+	Name      string      `json:"name"`
+	PublicKey string      `json:"publicKey"`
+	Sandboxes []carrel.ID `json:"sandboxes"`
+}
+
 func (s *Server) addSSHKey(w http.ResponseWriter, r *http.Request) error {
-	var body struct {
-		Name      string      `json:"name"`
-		PublicKey string      `json:"publicKey"`
-		Sandboxes []carrel.ID `json:"sandboxes"`
-	}
+	var body sshKeyIn
 	if err := decodeStrict(w, r, &body, false); err != nil {
 		return err
 	}

@@ -112,11 +112,11 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			if ctx.Err() == nil {
 				_, body := s.render(r, err)
-				_ = out.write(map[string]any{"error": body})
+				_ = out.write(eventLine{Error: &body})
 			}
 			break
 		}
-		if out.write(map[string]any{"event": e}) != nil {
+		if out.write(eventLine{Event: &e}) != nil {
 			break
 		}
 	}
@@ -152,12 +152,28 @@ func (p *patientReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// pullIn names an image and the template that is to be made of it.
+type pullIn struct {
+	Name  string `json:"name"`
+	Image string `json:"image"`
+}
+
+// jobLine is one line of a job's answer: exactly one field is there.
+type jobLine struct {
+	Progress *carrel.Progress `json:"progress,omitempty"`
+	Template *carrel.Template `json:"template,omitempty"`
+	Error    *errorBody       `json:"error,omitempty"`
+}
+
+// eventLine is one line of the stream of events.
+type eventLine struct {
+	Event *carrel.Event `json:"event,omitempty"`
+	Error *errorBody    `json:"error,omitempty"`
+}
+
 // pullTemplate makes a template from an image in a registry.
 func (s *Server) pullTemplate(w http.ResponseWriter, r *http.Request) error {
-	var body struct {
-		Name  string `json:"name"`
-		Image string `json:"image"`
-	}
+	var body pullIn
 	if err := decodeStrict(w, r, &body, false); err != nil {
 		return err
 	}
@@ -193,7 +209,7 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request, work func(context.C
 			out = startLines(w)
 		}
 		step, last = p.Stage, time.Now()
-		_ = out.write(map[string]any{"progress": p})
+		_ = out.write(jobLine{Progress: &p})
 	}
 	t, err := work(ctx, progress)
 	mu.Lock()
@@ -203,13 +219,13 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request, work func(context.C
 			return err
 		}
 		_, body := s.render(r, err)
-		_ = out.write(map[string]any{"error": body})
+		_ = out.write(jobLine{Error: &body})
 		return nil
 	}
 	if out == nil {
 		out = startLines(w)
 	}
-	_ = out.write(map[string]any{"template": t})
+	_ = out.write(jobLine{Template: &t})
 	return nil
 }
 

@@ -45,6 +45,26 @@ type buildBody struct {
 	FinishedAt  time.Time `json:"finishedAt"`
 }
 
+// templateDetail is E2B's TemplateWithBuilds.
+type templateDetail struct {
+	templateBody
+	Builds []buildBody `json:"builds"`
+}
+
+// aliasBody is E2B's TemplateAliasResponse.
+type aliasBody struct {
+	TemplateID string `json:"templateID"`
+	Public     bool   `json:"public"`
+}
+
+// teamBody is E2B's Team.
+type teamBody struct {
+	TeamID    string `json:"teamID"`
+	Name      string `json:"name"`
+	APIKey    string `json:"apiKey"`
+	IsDefault bool   `json:"isDefault"`
+}
+
 func (s templateRoutes) toTemplate(t carrel.Template) templateBody {
 	return templateBody{
 		TemplateID: t.ID, BuildID: buildID(t), BuildStatus: "ready", BuildCount: 1,
@@ -97,10 +117,7 @@ func (s templateRoutes) template(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	b := s.toTemplate(t)
-	writeJSON(w, http.StatusOK, struct {
-		templateBody
-		Builds []buildBody `json:"builds"`
-	}{b, []buildBody{{
+	writeJSON(w, http.StatusOK, templateDetail{b, []buildBody{{
 		BuildID: b.BuildID, Status: b.BuildStatus, CPUCount: b.CPUCount, MemoryMB: b.MemoryMB, DiskSizeMB: b.DiskSizeMB,
 		EnvdVersion: b.EnvdVersion, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, FinishedAt: b.UpdatedAt,
 	}}})
@@ -112,10 +129,7 @@ func (s templateRoutes) templateAlias(w http.ResponseWriter, r *http.Request) er
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, struct {
-		TemplateID string `json:"templateID"`
-		Public     bool   `json:"public"`
-	}{t.ID, false})
+	writeJSON(w, http.StatusOK, aliasBody{t.ID, false})
 	return nil
 }
 
@@ -136,8 +150,8 @@ func (s templateRoutes) deleteTemplate(w http.ResponseWriter, r *http.Request) e
 
 // teams answers with the only team: the holder of the key. E2B's CLI wants to pick one.
 func (s templateRoutes) teams(w http.ResponseWriter, r *http.Request) error {
-	writeJSON(w, http.StatusOK, []any{map[string]any{
-		"teamID": "00000000-0000-8000-8000-000000000001", "name": "carrel", "apiKey": s.opts.Callers.Shown(r), "isDefault": true,
+	writeJSON(w, http.StatusOK, []teamBody{{
+		TeamID: "00000000-0000-8000-8000-000000000001", Name: "carrel", APIKey: s.opts.Callers.Shown(r), IsDefault: true,
 	}})
 	return nil
 }

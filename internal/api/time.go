@@ -12,6 +12,11 @@ import (
 // wait. All other states are shown as running.
 var pausedStates = []carrel.State{carrel.Pausing, carrel.Paused, carrel.Resuming}
 
+// pauseBody is E2B's body of pause.
+type pauseBody struct {
+	Memory *bool `json:"memory"`
+}
+
 // pause is E2B's route. It answers 204, or 409 for a sandbox that is paused already. E2B's SDKs do
 // not treat this 409 as an error.
 func (s momentRoutes) pause(w http.ResponseWriter, r *http.Request) error {
@@ -19,9 +24,7 @@ func (s momentRoutes) pause(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var body struct {
-		Memory *bool `json:"memory"`
-	}
+	var body pauseBody
 	if err := decode(w, r, &body, true); err != nil {
 		return err
 	}
@@ -140,16 +143,19 @@ type forkBody struct {
 	Error   *errorBody   `json:"error,omitempty"`
 }
 
+// newForkBody is E2B's body of fork.
+type newForkBody struct {
+	Timeout *int32 `json:"timeout"`
+	Count   *int32 `json:"count"`
+}
+
 // fork is E2B's route. Unlike E2B's, it can also fork a paused sandbox.
 func (s momentRoutes) fork(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
 		return err
 	}
-	var body struct {
-		Timeout *int32 `json:"timeout"`
-		Count   *int32 `json:"count"`
-	}
+	var body newForkBody
 	if err := decode(w, r, &body, true); err != nil {
 		return err
 	}

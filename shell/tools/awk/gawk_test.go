@@ -48,14 +48,31 @@ func TestLikeGawk(t *testing.T) {
 	}
 }
 
-// TestSplitByNothing: an empty expression separates as an empty text does, where it is split's.
-func TestSplitByNothing(t *testing.T) {
+// TestKnownDifferences compares fixed programs with the real gawk. Each shows a place in which this awk, or
+// others, once did otherwise.
+func TestKnownDifferences(t *testing.T) {
 	testenv.Need(t, "gawk", noGawk())
 	for _, program := range []string{
+		// An empty expression separates as an empty text does, where it is split's.
 		`{ print split($0, a, //), a[1], a[2] }`,
 		`{ print split($0, a, @//), a[1]; r = @//; print split($0, b, r), b[1] }`,
 		`{ print split($0, a, //, seps), length(seps) }`,
 		`{ print split("", a, //), length(a) }`,
+		// Paragraphs separate a record's fields by newlines, and not those of split.
+		`BEGIN { RS = ""; FS = ":"; print split("a:b\nc:d", a), length(a[2]) }`,
+		`BEGIN { RS = ""; FS = ":" } { print NF, split($0, a) }`,
+		// The target of getline is evaluated when there is no record, too.
+		`BEGIN { while (("echo 1" | getline a[++c]) > 0) n++; print n, c, length(a) }`,
+		`BEGIN { r = (getline a[++c] < "/no/such/file"); print r, c, length(a) }`,
+		`END { r = (getline a[++c]); print r, c, length(a) }`,
+		`BEGIN { x = "old"; while (("true" | getline x) > 0); print x }`,
+		// What a command gave is an operand of a sum.
+		`BEGIN { a = ("echo B" | getline x + 1); print a, x }`,
+		`BEGIN { a = ("echo C" | getline x - 2); print a, x }`,
+		`BEGIN { a = "echo 5" | getline y * 3 - 1; print a, y }`,
+		// Standard input has a name once it is read.
+		`BEGIN { print FILENAME } { print FILENAME } END { print FILENAME }`,
+		`BEGIN { getline; print FILENAME }`,
 	} {
 		if got, want := ours(t, "aé c\n", program), gawk(t, "aé c\n", program); got.out != want.out || got.status != want.status {
 			t.Errorf("%s\nours   %v\ngawk's %v", program, got, want)

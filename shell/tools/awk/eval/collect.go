@@ -53,6 +53,9 @@ func (c *compiler) split(x *syntax.CallBuiltin) code {
 		if m.fieldsBy != resolve.FS {
 			return m.separatorFor(m.str(m.special(resolve.FS).v), false)
 		}
+		if m.rsMode == toParagraph { // which adds the newline for records alone
+			return m.separatorFor(m.str(m.special(resolve.FS).v), false)
+		}
 		if m.separator == nil {
 			m.separator = m.fieldSeparator()
 		}

@@ -8,12 +8,20 @@ import (
 // getline compiles getline in all its forms. Its value is 1, 0 at the end of input, or -1 for an
 // error.
 func (c *compiler) getline(x *syntax.Getline) code {
-	set := func(m *machine, v value) { m.setRecord(v) }
+	set, visit := func(m *machine, v value) { m.setRecord(v) }, func(*machine) {}
 	if x.Target != nil {
-		set = c.place(x.Target).set
+		to := c.place(x.Target)
+		set, visit = to.set, func(m *machine) { to.update(m, unchanged) }
+	}
+	// The target is evaluated once, whether or not there is a record for it.
+	whole := func(m *machine, result float64) float64 {
+		if result <= 0 {
+			visit(m)
+		}
+		return result
 	}
 	if x.From == syntax.FromInput {
-		return ofNum(func(m *machine) float64 { return m.getlineInput(set) })
+		return ofNum(func(m *machine) float64 { return whole(m, m.getlineInput(set)) })
 	}
 	source := c.expr(x.Source).str
 	var open func(m *machine, name string) *reader
@@ -34,8 +42,11 @@ func (c *compiler) getline(x *syntax.Getline) code {
 			return b.in
 		}
 	}
-	return ofNum(func(m *machine) float64 { return m.getlineFrom(open(m, source(m)), set) })
+	return ofNum(func(m *machine) float64 { return whole(m, m.getlineFrom(open(m, source(m)), set)) })
 }
+
+// unchanged is a changer that leaves a value as it is.
+func unchanged(_ *machine, old value) (value, bool) { return old, false }
 
 // getlineInput reads the next record of the main input.
 func (m *machine) getlineInput(set func(m *machine, v value)) float64 {

@@ -103,6 +103,7 @@ func (m *machine) nextFile() bool {
 			}
 			name = "-"
 			m.input.what = ""
+			m.assign(m.special(resolve.FILENAME), text(name))
 		} else {
 			m.input.what = name
 			m.assign(m.special(resolve.FILENAME), value{s: name, k: kindInput})

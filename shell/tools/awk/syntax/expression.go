@@ -121,7 +121,7 @@ func (p *parser) piped() Expr {
 		p.next()
 		p.next()
 		g.Target = p.target()
-		x = p.concatAfter(g)
+		x = p.concatAfter(p.sumAfter(p.productAfter(g)))
 	}
 	return x
 }
@@ -152,8 +152,10 @@ func (p *parser) operand() bool {
 	return false
 }
 
-func (p *parser) sum() Expr {
-	x := p.product()
+func (p *parser) sum() Expr { return p.sumAfter(p.product()) }
+
+// sumAfter reads what is added to x.
+func (p *parser) sumAfter(x Expr) Expr {
 	for n := 0; p.at(tokPlus, tokMinus); {
 		p.chain(&n)
 		op, pos := OpAdd, p.pos()
@@ -168,8 +170,10 @@ func (p *parser) sum() Expr {
 
 var products = map[token]BinaryOp{tokStar: OpMul, tokSlash: OpDiv, tokPercent: OpMod}
 
-func (p *parser) product() Expr {
-	x := p.unary()
+func (p *parser) product() Expr { return p.productAfter(p.unary()) }
+
+// productAfter reads what x is multiplied or divided by.
+func (p *parser) productAfter(x Expr) Expr {
 	for n := 0; p.at(tokStar, tokSlash, tokPercent); {
 		p.chain(&n)
 		op, pos := products[p.tok.kind], p.pos()
