@@ -15,7 +15,8 @@ type Checked struct {
 	Way     string // what such a network goes through, in words
 }
 
-// Check builds a box without and one with a network, and starts a program in each that does nothing.
+// Check builds a box without and one with a network, and starts a program in each that does
+// nothing.
 func Check(ctx context.Context, d Deps) (c Checked) {
 	if _, c.Box = try(ctx, d, box.Closed); c.Box != nil {
 		c.Network = c.Box

@@ -26,7 +26,8 @@ var agentState = map[string]string{
 	"crush":      `mkdir -p .crush/logs; echo x >.crush/crush.db; mkdir -p ~/.local/share/crush; echo {} >~/.local/share/crush/crush.json`,
 }
 
-// TestAgentState saves the state of each agent in a box, in a home that has none yet, and once more.
+// TestAgentState saves the state of each agent in a box, in a home that has none yet, and once
+// more.
 func TestAgentState(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		for profile, script := range agentState {
@@ -45,7 +46,8 @@ func TestAgentState(t *testing.T) {
 	})
 }
 
-// TestReplacedFile tries to get further with the names beside a file that is replaced than to replace that.
+// TestReplacedFile tries to get further with the names beside a file that is replaced than to
+// replace that.
 func TestReplacedFile(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		w.write(w.home+"/.claude.json", "old")
@@ -74,7 +76,8 @@ func TestReplacedFile(t *testing.T) {
 		if r := w.run(w.box("-c", "echo x >~/.alone")); r.code == 0 || !strings.Contains(r.err, "--write "+w.home+"/.alone\n") {
 			t.Errorf("exit %d %s", r.code, r.err)
 		}
-		// Where there are no namespaces, the guard is the same; and what has no network there is told what to do.
+		// Where there are no namespaces, the guard is the same; and what has no network there is
+		// told what to do.
 		if r := w.run(w.box("--light", "--profile", "claude-code", "-c", "true")); r.code != 125 || !strings.Contains(r.err, "--host-network") {
 			t.Errorf("light: exit %d %s", r.code, r.err)
 		}
@@ -97,7 +100,8 @@ func TestReplacedFile(t *testing.T) {
 	})
 }
 
-// TestCaches: a refused write into a tool's cache names the profile that opens it, and with that the tool's first run works.
+// TestCaches: a refused write into a tool's cache names the profile that opens it, and with that
+// the tool's first run works.
 func TestCaches(t *testing.T) {
 	_, err := exec.LookPath("npm")
 	testenv.Need(t, "node", err)
