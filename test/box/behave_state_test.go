@@ -2,8 +2,10 @@ package box_test
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,6 +98,39 @@ func TestReplacedFile(t *testing.T) {
 		r := w.run(w.box("--profile", "claude-code", "-c", `printf new >~/dots/claude.json.tmp && mv -f ~/dots/claude.json.tmp ~/dots/claude.json && printf er >>~/.claude.json`))
 		if got := w.read(w.home + "/dots/claude.json"); r.code != 0 || got != "newer" {
 			t.Errorf("exit %d: %q\n%s", r.code, got, r.all())
+		}
+	})
+}
+
+// TestReplacedFileRace changes the name in memory while the guard looks at it: whatever is read then, only names of the file are made.
+func TestReplacedFileRace(t *testing.T) {
+	both(t, func(t *testing.T, w *world) {
+		race := []string{"racename", "ms=500", "good=../.claude.json.x", "path=../.profile.stole"}
+		made := func() (names []string) {
+			list, err := os.ReadDir(w.home)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range list {
+				if strings.HasPrefix(e.Name(), ".c") || strings.HasPrefix(e.Name(), ".p") {
+					names = append(names, e.Name())
+				}
+			}
+			return names
+		}
+		r := w.run(w.box(append([]string{"--profile", "claude-code", "--", w.attack}, race...)...))
+		if !strings.Contains(r.out, "rounds ") || !slices.Contains(made(), ".claude.json.x") {
+			t.Fatalf("exit %d %.2000s", r.code, r.all())
+		}
+		for _, name := range made() {
+			if name != ".cache" && name != ".claude" && !strings.HasPrefix(name, ".claude.json.") {
+				t.Errorf("it made %s", name)
+			}
+		}
+		w.sh(w.home, "rm -rf .claude.json.*")
+		w.run(w.command(w.attack, race...))
+		if !slices.ContainsFunc(made(), func(name string) bool { return strings.HasPrefix(name, ".profile") }) {
+			t.Errorf("the race is no race: without a box it made %v", made())
 		}
 	})
 }
