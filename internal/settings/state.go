@@ -9,8 +9,9 @@ import (
 // stateKeeper is the part of a resolver that is about what programs save.
 type stateKeeper struct{ *resolver }
 
-// add adds what a profile's program needs to keep its state: directories that are to be made, and files that it replaces.
-// A layer that is thrown away and a copy of the working directory need neither.
+// add adds what a profile's program needs to keep its state: directories that are to be made, and
+// files that it replaces. A layer that is thrown away and a copy of the working directory need
+// neither.
 func (v stateKeeper) add(l *layer) {
 	if !l.profile || v.box.Overlay || v.box.Tier != tierOf("") || v.Exists != nil {
 		return
@@ -43,7 +44,8 @@ func (v stateKeeper) installed(program string) bool {
 	return false
 }
 
-// replaced reports whether a path is that of a file that a program replaces, whether it is there or not.
+// replaced reports whether a path is that of a file that a program replaces, whether it is there or
+// not.
 func (v stateKeeper) replaced(p string) bool {
 	return slices.ContainsFunc(v.box.Replaced, func(r Replaced) bool { return r.Path == p })
 }
@@ -61,7 +63,8 @@ func (v stateKeeper) finish() {
 	})
 }
 
-// CacheProfiles says for each directory that a built-in profile opens for writing by which profile: absolute paths below home.
+// CacheProfiles says for each directory that a built-in profile opens for writing by which profile:
+// absolute paths below home.
 func CacheProfiles(home string) map[string]string {
 	out := map[string]string{}
 	for _, p := range tools() {
@@ -74,7 +77,8 @@ func CacheProfiles(home string) map[string]string {
 	return out
 }
 
-// keepApart takes away, where changes are kept apart, the writing of files that were opened by themselves: a layer lies over a directory.
+// keepApart takes away, where changes are kept apart, the writing of files that were opened by
+// themselves: a layer lies over a directory.
 func (v stateKeeper) keepApart() {
 	if !v.box.Overlay || v.Exists != nil {
 		return

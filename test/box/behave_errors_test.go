@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestErrors: what can't be run says what is wrong once, and names the flag or file that was written.
+// TestErrors: what can't be run says what is wrong once, and names the flag or file that was
+// written.
 func TestErrors(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		w.write(w.project+"/wrong.yaml", "read: {alow: [x]}\n")

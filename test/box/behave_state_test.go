@@ -2,8 +2,10 @@ package box_test
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,7 +28,8 @@ var agentState = map[string]string{
 	"crush":      `mkdir -p .crush/logs; echo x >.crush/crush.db; mkdir -p ~/.local/share/crush; echo {} >~/.local/share/crush/crush.json`,
 }
 
-// TestAgentState saves the state of each agent in a box, in a home that has none yet, and once more.
+// TestAgentState saves the state of each agent in a box, in a home that has none yet, and once
+// more.
 func TestAgentState(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		for profile, script := range agentState {
@@ -45,7 +48,8 @@ func TestAgentState(t *testing.T) {
 	})
 }
 
-// TestReplacedFile tries to get further with the names beside a file that is replaced than to replace that.
+// TestReplacedFile tries to get further with the names beside a file that is replaced than to
+// replace that.
 func TestReplacedFile(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		w.write(w.home+"/.claude.json", "old")
@@ -74,7 +78,8 @@ func TestReplacedFile(t *testing.T) {
 		if r := w.run(w.box("-c", "echo x >~/.alone")); r.code == 0 || !strings.Contains(r.err, "--write "+w.home+"/.alone\n") {
 			t.Errorf("exit %d %s", r.code, r.err)
 		}
-		// Where there are no namespaces, the guard is the same; and what has no network there is told what to do.
+		// Where there are no namespaces, the guard is the same; and what has no network there is
+		// told what to do.
 		if r := w.run(w.box("--light", "--profile", "claude-code", "-c", "true")); r.code != 125 || !strings.Contains(r.err, "--host-network") {
 			t.Errorf("light: exit %d %s", r.code, r.err)
 		}
@@ -97,7 +102,41 @@ func TestReplacedFile(t *testing.T) {
 	})
 }
 
-// TestCaches: a refused write into a tool's cache names the profile that opens it, and with that the tool's first run works.
+// TestReplacedFileRace changes the name in memory while the guard looks at it: whatever is read then, only names of the file are made.
+func TestReplacedFileRace(t *testing.T) {
+	both(t, func(t *testing.T, w *world) {
+		race := []string{"racename", "ms=500", "good=../.claude.json.x", "path=../.profile.stole"}
+		made := func() (names []string) {
+			list, err := os.ReadDir(w.home)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range list {
+				if strings.HasPrefix(e.Name(), ".c") || strings.HasPrefix(e.Name(), ".p") {
+					names = append(names, e.Name())
+				}
+			}
+			return names
+		}
+		r := w.run(w.box(append([]string{"--profile", "claude-code", "--", w.attack}, race...)...))
+		if !strings.Contains(r.out, "rounds ") || !slices.Contains(made(), ".claude.json.x") {
+			t.Fatalf("exit %d %.2000s", r.code, r.all())
+		}
+		for _, name := range made() {
+			if name != ".cache" && name != ".claude" && !strings.HasPrefix(name, ".claude.json.") {
+				t.Errorf("it made %s", name)
+			}
+		}
+		w.sh(w.home, "rm -rf .claude.json.*")
+		w.run(w.command(w.attack, race...))
+		if !slices.ContainsFunc(made(), func(name string) bool { return strings.HasPrefix(name, ".profile") }) {
+			t.Errorf("the race is no race: without a box it made %v", made())
+		}
+	})
+}
+
+// TestCaches: a refused write into a tool's cache names the profile that opens it, and with that
+// the tool's first run works.
 func TestCaches(t *testing.T) {
 	_, err := exec.LookPath("npm")
 	testenv.Need(t, "node", err)

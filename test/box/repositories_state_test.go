@@ -11,7 +11,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// states are cases in which git goes on outside with what it was doing: a box planted it, or changed it, in a repository that was there.
+// states are cases in which git goes on outside with what it was doing: a box planted it, or
+// changed it, in a repository that was there.
 func states() []hostile {
 	const (
 		repo = `cp -r $SEED .git; git checkout -q -f; for n in b c d; do echo $n >$n.txt; git add .; git commit -q -m $n; done; `
@@ -58,7 +59,8 @@ func states() []hostile {
 	}
 }
 
-// TestRepositoryStates goes on outside with what boxes planted in the state of rebases, picks and bisections.
+// TestRepositoryStates goes on outside with what boxes planted in the state of rebases, picks and
+// bisections.
 func TestRepositoryStates(t *testing.T) {
 	_, err := exec.LookPath("git")
 	testenv.Need(t, "git", err)
@@ -81,8 +83,8 @@ func TestRepositoryStates(t *testing.T) {
 	}
 }
 
-// TestRepositoriesUnseen: where something that the command could write to can't be looked at afterwards, the run fails and says
-// so, whatever the command's own status.
+// TestRepositoriesUnseen: where something that the command could write to can't be looked at
+// afterwards, the run fails and says so, whatever the command's own status.
 func TestRepositoriesUnseen(t *testing.T) {
 	_, err := exec.LookPath("git")
 	testenv.Need(t, "git", err)

@@ -16,13 +16,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 )
 
-// Some programs keep their state in a file of the home directory ("~/.claude.json"), and save it by writing a file beside it and
-// renaming that. The home is not writable, and the kernel has no walls for some names in a directory. So the guard makes these calls
-// itself: in a directory that it holds open, with a name that it has copied, for those names alone. The kernel never goes on
-// with one, so no thread of the program can change the name in between.
+// Some programs keep their state in a file of the home directory ("~/.claude.json"), and save it by
+// writing a file beside it and renaming that. The home is not writable, and the kernel has no walls
+// for some names in a directory. So the guard makes these calls itself: in a directory that it
+// holds open, with a name that it has copied, for those names alone. The kernel never goes on with
+// one, so no thread of the program can change the name in between.
 //
-// The program gets descriptors of regular files only. One of a directory would lead out of the box, since it is of this
-// process's mounts.
+// The program gets descriptors of regular files only. One of a directory would lead out of the box,
+// since it is of this process's mounts.
 
 // replaced is a directory with files that are replaced.
 type replaced struct {
@@ -31,7 +32,8 @@ type replaced struct {
 	names []string
 }
 
-// openReplaced opens the directories of the files that are replaced. Where all may be written, the kernel needs no help.
+// openReplaced opens the directories of the files that are replaced. Where all may be written, the
+// kernel needs no help.
 func (g *Guard) openReplaced() {
 	by := map[string]*replaced{}
 	for _, full := range g.rules.Replaced {
@@ -58,7 +60,8 @@ func (g *Guard) openReplaced() {
 	}
 }
 
-// covers reports whether a name is that of a file, or stands beside it: "NAME.lock", "NAME.tmp.7", "NAME-journal".
+// covers reports whether a name is that of a file, or stands beside it: "NAME.lock", "NAME.tmp.7",
+// "NAME-journal".
 func (r *replaced) covers(base string) bool {
 	for _, name := range r.names {
 		if rest, ok := strings.CutPrefix(base, name); ok && (rest == "" || rest[0] == '.' || rest[0] == '-') {
@@ -68,7 +71,8 @@ func (r *replaced) covers(base string) bool {
 	return false
 }
 
-// replacing is the directory of a place that may be written because a file is replaced there; nil for all other places.
+// replacing is the directory of a place that may be written because a file is replaced there; nil
+// for all other places.
 func (g *Guard) replacing(p *place) *replaced {
 	for _, r := range g.replaced {
 		if !r.covers(p.base) {
@@ -144,7 +148,8 @@ func (r *replaced) regular(base string, flags int, mode uint32) (*os.File, error
 	return os.NewFile(uintptr(fd), base), nil
 }
 
-// change makes a call that changes one name. What it does not make, links and devices and owners among it, is the kernel's to refuse.
+// change makes a call that changes one name. What it does not make, links and devices and owners
+// among it, is the kernel's to refuse.
 func (r *replaced) change(c seccomp.Call, s shape, base string) (a seccomp.Answer, done bool) {
 	next := c.Args[s.path+1] // the argument after the name
 	switch c.Name {

@@ -13,7 +13,8 @@ import (
 // uuid is what names a boot.
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 
-// testBoot checks that each life of a sandbox has a boot of its own, and that what goes on where it was paused keeps its.
+// testBoot checks that each life of a sandbox has a boot of its own, and that what goes on where it
+// was paused keeps its.
 func (s *suite) testBoot(t *testing.T) {
 	const read = "cat /proc/sys/kernel/random/boot_id"
 	d := s.open(t)
@@ -53,7 +54,8 @@ func (s *suite) testBoot(t *testing.T) {
 	}
 }
 
-// testAnnounced checks that a fork can be told from its parent by programs inside: by a file that they can watch, and by their hooks.
+// testAnnounced checks that a fork can be told from its parent by programs inside: by a file that
+// they can watch, and by their hooks.
 func (s *suite) testAnnounced(t *testing.T) {
 	if !s.info.Capabilities.MemorySnapshot {
 		return // nothing goes on that would have to be told

@@ -15,9 +15,10 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 )
 
-// gVisor draws the name of the boot once, when it makes /proc, and the name is saved with the kernel. So a fork had its parent's, and what
-// a program keeps by it (locks, journals) would be taken for the program's own. A restored sentry draws another one before the first
-// program goes on, unless the sandbox goes on where it was paused.
+// gVisor draws the name of the boot once, when it makes /proc, and the name is saved with the
+// kernel. So a fork had its parent's, and what a program keeps by it (locks, journals) would be
+// taken for the program's own. A restored sentry draws another one before the first program goes
+// on, unless the sandbox goes on where it was paused.
 
 // bootIDFile is where programs read it.
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
@@ -53,7 +54,8 @@ func bootID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x\n", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// bootIDOf is what the file is made of when it is read; nil if gVisor keeps it in another form than we know.
+// bootIDOf is what the file is made of when it is read; nil if gVisor keeps it in another form than
+// we know.
 func bootIDOf(t *kernel.Task) *string {
 	ns := t.GetMountNamespace()
 	if ns == nil {

@@ -13,13 +13,14 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// A host may close /dev/net/tun to its users and still let them have network namespaces. There a link is made of a pair of
-// virtual Ethernet devices. One becomes eth0; what is sent on it comes out of the other, which is made in a namespace with
-// nothing else in it. A packet socket is bound to that one, and is the host's end: it reads and writes frames, with the same
-// headers as a TAP device. It keeps only its own namespace alive, so eth0 need not be moved.
+// A host may close /dev/net/tun to its users and still let them have network namespaces. There a
+// link is made of a pair of virtual Ethernet devices. One becomes eth0; what is sent on it comes
+// out of the other, which is made in a namespace with nothing else in it. A packet socket is bound
+// to that one, and is the host's end: it reads and writes frames, with the same headers as a TAP
+// device. It keeps only its own namespace alive, so eth0 need not be moved.
 //
-// The socket's receive buffer is small for an ordinary user. What does not fit is lost, as on a real network. So the wire
-// offers a smaller window than to a TAP device.
+// The socket's receive buffer is small for an ordinary user. What does not fit is lost, as on a
+// real network. So the wire offers a smaller window than to a TAP device.
 
 // Peer is the name of the device that the packet socket is bound to.
 const Peer = "wire0"
@@ -36,7 +37,8 @@ func besides(device, pair error) error {
 	return e
 }
 
-// openPair makes the pair: eth0 in the namespace of the calling thread, the other device in one of its own.
+// openPair makes the pair: eth0 in the namespace of the calling thread, the other device in one of
+// its own.
 func openPair(c Config) (f *os.File, err error) {
 	a, err := newApart()
 	if err != nil {
@@ -53,7 +55,8 @@ func openPair(c Config) (f *os.File, err error) {
 	return f, err
 }
 
-// apart is a thread in a network namespace that nothing else is in. The packet socket keeps the namespace when the thread has ended.
+// apart is a thread in a network namespace that nothing else is in. The packet socket keeps the
+// namespace when the thread has ended.
 type apart struct {
 	ns   *os.File
 	jobs chan func()
@@ -111,8 +114,8 @@ func openPeer(header bool) (*os.File, error) {
 	return packets(peer.Attrs().Index, header)
 }
 
-// makePair asks the kernel for the two devices. The library's own call for it would bring all kinds of devices that there are into the
-// small program of a box.
+// makePair asks the kernel for the two devices. The library's own call for it would bring all kinds
+// of devices that there are into the small program of a box.
 func makePair(mtu int, other *os.File) error {
 	const vethPeer = 1 // VETH_INFO_PEER of linux/veth.h
 	attributes := func(name string) []*nl.RtAttr {
@@ -171,7 +174,8 @@ const packetBuffer = 8 << 20
 // networkOrder swaps the bytes of a number. All machines that Carrel runs on are little-endian.
 func networkOrder(n uint16) uint16 { return n<<8 | n>>8 }
 
-// Packets reports whether fd is a packet socket, and whether each frame has a struct virtio_net_hdr before it.
+// Packets reports whether fd is a packet socket, and whether each frame has a struct virtio_net_hdr
+// before it.
 func Packets(fd int) (header, isPackets bool) {
 	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
 	if err != nil || domain != unix.AF_PACKET {

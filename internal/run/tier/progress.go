@@ -11,8 +11,9 @@ import (
 	"golang.org/x/term"
 )
 
-// Copying takes a moment for a project and long for a home. What takes more than a second is said on standard error: on a terminal in a
-// line that is written over and taken away again, else in a line now and then.
+// Copying takes a moment for a project and long for a home. What takes more than a second is said
+// on standard error: on a terminal in a line that is written over and taken away again, else in a
+// line now and then.
 
 // progress tells a person what takes so long. Nil tells nothing.
 type progress struct {
