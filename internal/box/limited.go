@@ -76,7 +76,13 @@ func (b *Box) countProcesses() {
 
 // makeGroup makes a group with the limits. If this host gives none, there is no group.
 func (b *Box) makeGroup() error {
-	h, err := cgroup.Open(b.options.Cgroup)
+	var without []cgroup.Controller
+	if b.spec.Limits.CPUs == 0 {
+		// Of a box in a group of its own all processes together get no more than one process
+		// outside, and all boxes together no more than their common parent.
+		without = []cgroup.Controller{cgroup.CPU, cgroup.CPUAcct}
+	}
+	h, err := cgroup.Open(b.options.Cgroup, without...)
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -45,6 +46,7 @@ var controllers = []Controller{Memory, CPU, CPUAcct, Pids}
 // Hierarchy is the place on this host where we may make groups. It is safe for concurrent use.
 type Hierarchy struct {
 	name    string
+	without []Controller
 	v2      string                // parent directory in the unified hierarchy, "" if unusable
 	v2Has   map[Controller]bool   // controllers of v2 there
 	v1      map[Controller]string // parent directory by controller
@@ -54,11 +56,14 @@ type Hierarchy struct {
 // Open finds places where groups named name can be made, and makes the parent groups. name is a
 // relative path such as "carrel/1f3a". Two programs that must not see each other's groups use
 // different names.
-func Open(name string) (*Hierarchy, error) {
+//
+// The controllers of without are left alone, as far as groups above do not have them: a group of the
+// CPU controller changes how much its processes get beside others, whatever limit it has.
+func Open(name string, without ...Controller) (*Hierarchy, error) {
 	if name == "" || !filepath.IsLocal(name) {
 		return nil, fmt.Errorf("open cgroups: bad name %q", name)
 	}
-	h := &Hierarchy{name: name, v2Has: map[Controller]bool{}, v1: map[Controller]string{}, missing: map[Controller]error{}}
+	h := &Hierarchy{name: name, without: without, v2Has: map[Controller]bool{}, v1: map[Controller]string{}, missing: map[Controller]error{}}
 	mounts, err := readMounts()
 	if err != nil {
 		return nil, fmt.Errorf("open cgroups: %w", err)
@@ -74,7 +79,7 @@ func Open(name string) (*Hierarchy, error) {
 		}
 	}
 	for _, c := range controllers {
-		if h.v2Has[c] || (c == CPUAcct && h.v2Has[CPU]) {
+		if h.v2Has[c] || (c == CPUAcct && h.v2Has[CPU]) || slices.Contains(without, c) {
 			continue
 		}
 		if err := h.openV1(c, mounts, own, name); err != nil {
@@ -97,7 +102,7 @@ func (h *Hierarchy) openV2(m mount, own map[string]string, name string) error {
 		if base != m.dir && !strings.HasPrefix(base, m.dir+"/") {
 			continue
 		}
-		has := readWords(filepath.Join(base, "cgroup.controllers"))
+		has := h.wanted(base)
 		if !has[Memory] && !has[CPU] && !has[Pids] {
 			errs = append(errs, fmt.Errorf("%s has no memory, cpu or pids controller", base))
 			continue
@@ -109,13 +114,22 @@ func (h *Hierarchy) openV2(m mount, own map[string]string, name string) error {
 		}
 		h.v2 = parent
 		for _, c := range controllers {
-			if readWords(filepath.Join(parent, "cgroup.subtree_control"))[c] {
+			if has[c] && readWords(filepath.Join(parent, "cgroup.subtree_control"))[c] {
 				h.v2Has[c] = true
 			}
 		}
 		return nil
 	}
 	return errors.Join(errs...)
+}
+
+// wanted are the controllers of a version 2 group that our groups are to have.
+func (h *Hierarchy) wanted(base string) map[Controller]bool {
+	has := readWords(filepath.Join(base, "cgroup.controllers"))
+	for _, c := range h.without {
+		delete(has, c)
+	}
+	return has
 }
 
 // makeV2 makes base/name and delegates the controllers to its children.
@@ -172,7 +186,7 @@ func (h *Hierarchy) openV1(c Controller, mounts []mount, own map[string]string, 
 // them.
 func (h *Hierarchy) remake() {
 	if base, ok := strings.CutSuffix(h.v2, "/"+h.name); ok {
-		_, _ = makeV2(base, h.name, readWords(filepath.Join(base, "cgroup.controllers")))
+		_, _ = makeV2(base, h.name, h.wanted(base))
 	}
 	for _, dir := range h.v1 {
 		_ = os.MkdirAll(dir, 0o755)

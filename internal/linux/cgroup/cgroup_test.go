@@ -85,6 +85,30 @@ func TestChildIsBornInside(t *testing.T) {
 	}
 }
 
+// TestWithoutProcessorGroup checks that a group whose processor time is not limited shares it with all
+// others as its processes would without one.
+func TestWithoutProcessorGroup(t *testing.T) {
+	open(t) // this machine has all controllers
+	h, err := cgroup.Open(fmt.Sprintf("carrel-test-some-%d", os.Getpid()), cgroup.CPU, cgroup.CPUAcct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close() })
+	if h.Has(cgroup.CPU) || h.Has(cgroup.CPUAcct) || !h.Has(cgroup.Memory) || !h.Has(cgroup.Pids) {
+		t.Errorf("controllers: cpu %v, cpuacct %v, memory %v, pids %v", h.Has(cgroup.CPU), h.Has(cgroup.CPUAcct), h.Has(cgroup.Memory), h.Has(cgroup.Pids))
+	}
+	out, err := run(t, create(t, h, cgroup.Limits{Memory: 1 << 30}), "cat /proc/self/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out) {
+		part := strings.SplitN(line, ":", 3)
+		if in := strings.Contains(line, "carrel-test-some"); len(part) == 3 && strings.HasPrefix(part[1], "cpu") && in || len(part) == 3 && part[1] == "memory" && !in {
+			t.Errorf("it is in %s", line)
+		}
+	}
+}
+
 func TestMemoryLimitKillsAndCounts(t *testing.T) {
 	g := create(t, open(t), cgroup.Limits{Memory: 32 << 20})
 	out, err := run(t, g, "head -c 200m /dev/zero | tail -c 200m >/dev/null; echo alive")
