@@ -65,9 +65,9 @@ func (rt *routed) leave() {
 	rt.conn, rt.done = nil, nil
 }
 
-// lives gives each Conn of a request a number. A sandbox has a new Conn after each restoration. A
-// warm connection to a port of its earlier life leads nowhere, or worse. So this number keeps the
-// pools apart. The zero value is ready to use.
+// lives numbers the Conns of a sandbox. Each restoration of a sandbox makes a new Conn. A kept
+// connection to a port of an earlier Conn leads nowhere, or to a wrong program. With the number,
+// each Conn has a connection pool of its own. The zero value is ready to use.
 type lives struct {
 	mu   sync.Mutex
 	last uint64

@@ -318,7 +318,7 @@ func TestVisitErrors(t *testing.T) {
 			t.Errorf("%s: %d %s %v", kind, resp.StatusCode, body, resp.Header)
 		}
 	}
-	// No request ends this sandbox's pause, although its lifecycle says so.
+	// Requests do not wake this sandbox, although its lifecycle says that they do.
 	w.set(id, func(sb *carrel.Sandbox) { sb.State = carrel.Paused })
 	w.onVisit = func(context.Context, carrel.ID) error {
 		return &carrel.Error{Op: "visit sandbox", Kind: carrel.Conflict, ID: id}
@@ -326,7 +326,7 @@ func TestVisitErrors(t *testing.T) {
 	if resp, body := ask(t, "GET", srv.URL, nil, headerID, string(id)); resp.StatusCode != 502 || !strings.Contains(body, "not found") {
 		t.Errorf("sleeps soundly: %d %s", resp.StatusCode, body)
 	}
-	// This sandbox was paused for good after the gateway had looked.
+	// This sandbox was paused after the gateway had looked at it, and it does not wake by itself.
 	w.wake(id)
 	w.onVisit = func(context.Context, carrel.ID) error {
 		w.set(id, func(sb *carrel.Sandbox) { sb.State, sb.Lifecycle = carrel.Paused, carrel.Lifecycle{} })
@@ -539,8 +539,9 @@ func TestMomentDenied(t *testing.T) {
 	w.quiet(t, 2)
 }
 
-// TestHealthWhilePausing sends a health check while its sandbox is being paused for good. The
-// answer is that it does not run. A check that comes during a resumption waits for it.
+// TestHealthWhilePausing sends a health check to a sandbox during a pause after which it does not
+// wake by itself. The answer is that it does not run. A check during a resumption waits for the
+// resumption.
 func TestHealthWhilePausing(t *testing.T) {
 	w := newWorld(t)
 	id := w.add(t, carrel.Sandbox{AccessToken: "secret"}, nil) // a life without connections

@@ -158,7 +158,8 @@ func (p *Policy) addRule(at, label string, src carrel.Rule, left *int) ([]destin
 	}
 	p.rules = append(p.rules, r)
 	if r.host {
-		// It is in no index: nothing but the host's own address meets it.
+		// This rule is in no index, because it can match only one address: the one that stands for
+		// the host.
 		return nil, p.openHost(at)
 	}
 	if !r.allow && deniesHost(dests) {

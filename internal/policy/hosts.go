@@ -45,7 +45,8 @@ func checkProxy(e *carrel.EgressProxy) *fault {
 // maskPort is E2B's placeholder for the port of a request.
 const maskPort = "${PORT}"
 
-// checkMask checks a host with or without a port. Both may contain maskPort. "" means no host.
+// checkMask checks a host, with or without a port. Host and port may each contain maskPort. ""
+// means no host.
 func checkMask(mask string) *fault {
 	const at = "maskHost"
 	if mask == "" {

@@ -174,8 +174,8 @@ func (ar *archive) recordsOf(ctx context.Context, boxes []*box, set map[carrel.S
 	return out
 }
 
-// lockUsers takes box.save of each sandbox whose record names one of the snapshots, and of each
-// sandbox that one of them was taken of. It takes them in the order of their IDs.
+// lockUsers locks box.save of each sandbox whose record names one of the snapshots, and of each
+// sandbox from which one of them was taken. It locks in the order of the sandboxes' IDs.
 func (ar *archive) lockUsers(set map[carrel.SnapshotID]bool) (boxes []*box, unlock func()) {
 	for {
 		boxes = ar.usersOf(set)

@@ -16,7 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/trace"
 )
 
-// launcher makes drivers create and destroy instances.
+// launcher calls drivers to create and to destroy instances.
 type launcher struct {
 	opts     *Options
 	log      *slog.Logger

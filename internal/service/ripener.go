@@ -21,7 +21,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
-// ripener makes templates' own starts, and finds those of earlier services.
+// ripener starts each template's start command once and keeps that moment as a snapshot. It also
+// finds the snapshots that earlier services made in this way.
 type ripener struct {
 	opts     *Options
 	log      *slog.Logger

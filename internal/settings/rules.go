@@ -104,8 +104,8 @@ func srtOrder(said map[string]string, path string, op operation) (operation, boo
 	return op, false
 }
 
-// protectedName reports whether a path is protected by its name. If a layer opens such a path by
-// naming it, this also counts for a file that does not exist yet.
+// protectedName reports whether the name of a path protects it. The result is false if a layer
+// names this path to open it, even if the file does not exist yet.
 func (v *resolver) protectedName(path string) bool {
 	return slices.ContainsFunc(v.guarded, func(g Protected) bool { return g.covers(path, v.above(path)) })
 }

@@ -68,8 +68,9 @@ type PathRules struct {
 	Protect   []string `json:"protect,omitempty"`
 	Unprotect []string `json:"unprotect,omitempty"`
 
-	// Replaced and Made are of the built-in profiles' Write alone. Replaced are files that a program saves by writing beside
-	// them and renaming. Made are directories that have to be there for a program to keep its state.
+	// Only the Write of a built-in profile has Replaced and Made. Replaced are files that a program
+	// saves by writing a new file beside them and renaming it. Made are directories that must
+	// exist, so that a program can keep its state.
 	Replaced []string `json:"-"`
 	Made     []Made   `json:"-"`
 }
@@ -171,8 +172,8 @@ type Protected struct {
 	Rule    string
 	Source  Source
 	Allow   string // the flag that would lift it: "--unprotect .mcp.json"
-	// Except are absolute paths that match the pattern but that a layer opens by name, with all
-	// below.
+	// Except are absolute paths that match the pattern and are open all the same, with everything
+	// below them, because a layer names them.
 	Except []string
 
 	layer int

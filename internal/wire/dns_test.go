@@ -133,8 +133,8 @@ func (l liar) Exchange(_ context.Context, q *dns.Msg) (*dns.Msg, error) {
 	return a, nil
 }
 
-// TestLiar shows that only the chain of the requested name passes, and that only this chain is
-// learnt.
+// TestLiar asks a resolver that adds records of other names to its answer. Only the records that
+// lead from the requested name to its addresses reach the sandbox, and only these are remembered.
 func TestLiar(t *testing.T) {
 	l := liar{[]string{
 		"other.example.com. 60 IN A 203.0.113.66", "api.example.com. 0 IN CNAME one.example.org.",

@@ -143,7 +143,7 @@ func (e *egress) recheck() {
 	}
 }
 
-// cut starts to end the flows that which selects, and returns them.
+// cut begins to end all flows for which the function which returns true, and returns those flows.
 func (e *egress) cut(which func(*flow) bool) []*flow {
 	e.mu.Lock()
 	all := make([]*flow, 0, len(e.flows))

@@ -100,8 +100,8 @@ func TestServerFirst(t *testing.T) {
 	}
 }
 
-// TestSilence shows that a sandbox that says nothing, or too little, is cut off in the end, and
-// that nothing of it arrives.
+// TestSilence shows that the wire ends a connection on which the sandbox sends nothing, or too
+// little, and that no byte of it reaches a server.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -22,8 +22,8 @@ const (
 	peekSilence = 300 * time.Millisecond
 	// peekUnknown replaces peekTime for a connection to an address that we know no name for.
 	peekUnknown = 3 * time.Second
-	// maxPeek bounds the first bytes of one connection, maxPeekLink those of one sandbox, and
-	// maxPeekWire those of all sandboxes.
+	// Bounds for bytes that were read and not judged yet: maxPeek for one connection, maxPeekLink
+	// for one sandbox, maxPeekWire for all sandboxes.
 	maxPeek     = hello.MaxSize
 	maxPeekLink = 8 << 20
 	maxPeekWire = 64 << 20

@@ -30,9 +30,9 @@ func rawText(name string) (string, bool) {
 	return unhex(name[len(rawName):]), true
 }
 
-// repaired parses src, with names in place of the constructs that only the parser rejects. It
-// reports false if that doesn't help. An error together with true means that the text is
-// incomplete.
+// repaired parses src after it has put names in place of the constructs that bash accepts and the
+// parser rejects. It returns false if src can't be parsed even so. An error together with true
+// means that the text is incomplete.
 func repaired(src string, failed error) ([]*syntax.Stmt, error, bool) {
 	if len(src) > maxSource/16 {
 		return nil, nil, false

@@ -115,8 +115,8 @@ func elementList(src string, at int) (string, bool) {
 	return src[:start] + badList + hex.EncodeToString([]byte(name)) + "=" + src[end+1:], true
 }
 
-// bareFunction adds the parentheses that the parser requires to a function without them: function f
-// for …
+// bareFunction turns "function f for …" into "function f() for …". bash accepts a function without
+// the parentheses, and the parser requires them.
 func bareFunction(src string, at int) (string, bool) {
 	i := strings.LastIndex(src[:min(at+9, len(src))], "function ")
 	if i < 0 {

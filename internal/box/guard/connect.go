@@ -105,9 +105,9 @@ func (g *Guard) connectUnix(s *socket, addr []byte) seccomp.Answer {
 	return answer(s.asCaller(&st, func() error { return s.connect(unixAddress(self(fd))) }))
 }
 
-// lookUp opens the file of a socket and returns its path. The box may have another directory in the
-// place of a socket that the rules name without a pattern. Such a socket is found on this machine,
-// by the name in the rules and not by the caller's.
+// lookUp opens the file of a socket and returns its path. Inside the box, another directory may lie
+// where the rules name a socket without a pattern. So lookUp opens such a socket outside of the
+// box, by the name in the rules and not by the caller's name.
 func (g *Guard) lookUp(c seccomp.Call, name string) (fd int, at string, err error) {
 	fd, err = g.find(c, -1, name, 0)
 	if err == nil {

@@ -56,8 +56,8 @@ func TestCrashReasons(t *testing.T) {
 	t.Run("sentry's last words", func(t *testing.T) {
 		spec := newSpec(t)
 		in := create(t, d, spec)
-		// gVisor forwards signals to the guest, so no signal makes it panic. Write the panic's text
-		// into the log instead.
+		// The test can't make gVisor panic by a signal, because gVisor forwards signals to the
+		// guest. So the test writes the text of a panic into gVisor's log.
 		const words = "panic: something impossible happened"
 		if err := os.WriteFile(filepath.Join(spec.Dir, "sentry.log"), []byte(words), 0o600); err != nil {
 			t.Fatal(err)

@@ -81,9 +81,9 @@ func (h *hold) wait() {
 	}
 }
 
-// countOfWaiters returns the address of gVisor's count of tasks that wait for pages, of the main
-// memory or of a file that is loaded beside it. It returns nil while nothing is loaded, and when
-// gVisor keeps no such count.
+// countOfWaiters returns the address of a counter of gVisor's: how many tasks wait for pages. The
+// pages may belong to the main memory or to another file that is loaded beside it. It returns nil
+// while nothing is loaded, and when gVisor keeps no such counter.
 func countOfWaiters(k *kernel.Kernel) *int64 {
 	f := loadFields()
 	if k == nil || f == nil {

@@ -52,7 +52,7 @@ func (c sandboxConstructor) New(opts platform.Options) (platform.Platform, error
 	return &sandboxPlatform{Platform: p}, nil
 }
 
-// sandboxPlatform is systrap that readies the clocks.
+// sandboxPlatform is gVisor's platform systrap. It also makes the clocks of programs ready early.
 //
 // A program reads the time without a system call, from a page that the sentry keeps. The sentry
 // fills the page only after it has compared the processor's counter with the host's clock twice, a
