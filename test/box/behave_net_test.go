@@ -149,7 +149,7 @@ func TestNetworkWithoutTUN(t *testing.T) {
 		}
 		t.Logf("64 MiB each way took %v", r.took)
 		cmd := w.boxed(w.carrel, "doctor")
-		if r := w.run(cmd); !strings.Contains(r.out, "run      works") || !strings.Contains(r.out, "through a pair of virtual Ethernet devices") {
+		if r := w.run(cmd); !strings.Contains(r.out, "run      works") || !strings.Contains(r.out, "ns       works") || !strings.Contains(r.out, "through a pair of virtual Ethernet devices") {
 			t.Errorf("doctor: exit %d %s", r.code, r.all())
 		}
 	})

@@ -248,7 +248,7 @@ func (d *Driver) namespaces(first uint32) *syscall.SysProcAttr {
 		GidMappingsEnableSetgroups: first != 0,
 		// At first the host's root is nobody in the namespace. An execve as nobody loses all
 		// capabilities that are not ambient.
-		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SETPCAP,
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SETPCAP,
 			unix.CAP_SYS_CHROOT, unix.CAP_DAC_OVERRIDE, unix.CAP_CHOWN, unix.CAP_FOWNER},
 	}
 }
