@@ -46,7 +46,7 @@ func insideChecks(ctx context.Context, o Options, program string) (insideSmoke, 
 		}
 	}
 	bare, ours := contestant{name: "bare"}, contestant{name: "carrel run", prefix: []string{b.carrel, "run", "-q", "--"}}
-	limits := map[string]float64{"git": 1.8, "file": 6, "unix": 12, "tcp": 6}
+	limits := map[string]float64{"git": 4, "file": 10, "unix": 25, "tcp": 10}
 	for _, w := range insideWorks {
 		s.checks = append(s.checks, smokeCheck{w.what + ": inside ÷ bare", limits[w.key], work(ours, w.key), work(bare, w.key)})
 	}
