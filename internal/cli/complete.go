@@ -2,12 +2,14 @@ package cli
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/settings"
 )
 
 // completions tell a shell the possible words at the cursor.
@@ -30,6 +32,8 @@ func (a completions) describe(c *cobra.Command) {
 	switch below {
 	case "template inspect", "template start", "template rm":
 		c.ValidArgsFunction = a.templates
+	case "attach", "logs":
+		c.ValidArgsFunction = a.processes(n, below == "logs")
 	default:
 		if named && (n.first || n.all) && c.ValidArgsFunction == nil {
 			c.ValidArgsFunction = a.sandboxes(n)
@@ -38,7 +42,7 @@ func (a completions) describe(c *cobra.Command) {
 	if named && n.flag != "" {
 		_ = c.RegisterFlagCompletionFunc(n.flag, a.sandboxes(naming{all: true}))
 	}
-	for flag, of := range map[string]offer{"template": a.templates, "tier": tiers, "default-tier": tiers} {
+	for flag, of := range map[string]offer{"template": a.templates, "tier": tiers, "default-tier": tiers, "profile": profiles} {
 		if c.LocalFlags().Lookup(flag) != nil {
 			_ = c.RegisterFlagCompletionFunc(flag, of)
 		}
@@ -69,6 +73,53 @@ func (a completions) sandboxes(n naming) offer {
 		})
 		return out, cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// processes offers sandboxes first, and then the processes of the one that was named: those that run and,
+// with ended, those whose output is kept.
+func (a completions) processes(n naming, ended bool) offer {
+	return func(c *cobra.Command, args []string, begun string) (out []string, _ cobra.ShellCompDirective) {
+		switch len(args) {
+		case 0:
+			return a.sandboxes(n)(c, args, begun)
+		case 1:
+		default:
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		a.ask(c, func(ctx context.Context, svc carrel.Service) error {
+			id, err := carrel.ParseID(args[0])
+			if err != nil {
+				id, err = resolveSandbox(ctx, svc, args[0])
+			}
+			if err != nil {
+				return err
+			}
+			_, all, err := recordsOf(ctx, svc, id)
+			for _, r := range all {
+				if !r.Ended.IsZero() && !ended {
+					continue
+				}
+				state := first(r.Status, "running")
+				for _, text := range []string{r.Tag, strconv.Itoa(r.PID)} {
+					if text != "" && strings.HasPrefix(text, begun) {
+						out = append(out, printable(text)+"\t"+printable(state+": "+strings.Join(r.Args, " ")))
+					}
+				}
+			}
+			return err
+		})
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// profiles offers the profiles of carrel run that are built in.
+func profiles(_ *cobra.Command, _ []string, begun string) (out []string, _ cobra.ShellCompDirective) {
+	for _, p := range settings.Profiles() {
+		if strings.HasPrefix(p.Name, begun) {
+			out = append(out, p.Name+"\t"+p.Description)
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
 // templates offers templates by name, or by ID if they have no name.

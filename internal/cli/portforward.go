@@ -24,23 +24,37 @@ const (
 
 // portForwardCommand is "carrel port-forward".
 func (a *app) portForwardCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "port-forward ID [LOCAL:]REMOTE…",
-		Short: "Reach a sandbox's TCP ports on this machine's loopback",
+	var reverse []string
+	c := &cobra.Command{
+		Use:   "port-forward ID [LOCAL:]REMOTE… [-R GUESTPORT:HOST:PORT]…",
+		Short: "Reach a sandbox's TCP ports on this machine's loopback, or the other way round",
 		Long: `Listens on 127.0.0.1 and carries each connection to a port of the sandbox,
 through the daemon: whatever protocol it is, and whether the program inside listens
 on all of its addresses or on its loopback. LOCAL is the port here (0: a free one;
 default: the same as REMOTE). A paused sandbox that resumes by itself is woken by
-the first connection. It runs until it is interrupted.`,
-		Args: cobra.MinimumNArgs(2),
+the first connection. It runs until it is interrupted.
+
+With -R it listens in the sandbox, on 127.0.0.1:GUESTPORT (0: a free one), and carries each
+connection to HOST:PORT as this machine knows it. Programs in the sandbox so reach what
+only this machine reaches, whatever the sandbox's policy says, until the command ends.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 || len(args) == 1 && len(reverse) == 0 {
+				return errors.New("name a sandbox and a port of it, or give -R")
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			id, err := carrel.ParseID(args[0])
 			if err != nil {
 				return err
 			}
-			return a.withService(c.Context(), func(svc carrel.Service) error { return a.portForward(c.Context(), svc, id, args[1:]) })
+			return a.withService(c.Context(), func(svc carrel.Service) error {
+				return reverseCommands{a}.both(c.Context(), svc, id, args[1:], reverse)
+			})
 		},
 	}
+	c.Flags().StringArrayVarP(&reverse, "reverse", "R", nil, "GUESTPORT:HOST:PORT: listen in the sandbox, and lead to HOST:PORT here (repeat)")
+	return c
 }
 
 // forwarding forwards one port.

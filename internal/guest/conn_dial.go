@@ -2,6 +2,7 @@ package guest
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -41,10 +42,27 @@ func (c *Conn) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 }
 
 // tunnel connects to a loopback port through the guest.
-func (c *Conn) tunnel(ctx context.Context, port uint16) (_ net.Conn, err error) {
+func (c *Conn) tunnel(ctx context.Context, port uint16) (net.Conn, error) {
+	conn, resp, err := c.upgrade(ctx, TunnelPath+strconv.Itoa(int(port)))
+	if err != nil || conn != nil {
+		return conn, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusBadGateway {
+		return nil, fmt.Errorf("nothing listens on port %d: %w", port, syscall.ECONNREFUSED)
+	}
+	return nil, c.httpError("dial port", resp)
+}
+
+// maxUnstreamed bounds the body of an answer other than a stream.
+const maxUnstreamed = 64 << 10
+
+// upgrade asks the guest to make a stream of a connection. Without a stream it returns the answer, whose
+// body has been read.
+func (c *Conn) upgrade(ctx context.Context, path string) (_ net.Conn, resp *http.Response, err error) {
 	raw, err := c.dial(ctx, carrel.GuestPort)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	// The handshake must end with ctx: the end of ctx makes reads and writes fail at once.
 	stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
@@ -59,9 +77,9 @@ func (c *Conn) tunnel(ctx context.Context, port uint16) (_ net.Conn, err error) 
 			}
 		}
 	}()
-	req, err := http.NewRequest(http.MethodGet, "http://guest"+TunnelPath+strconv.Itoa(int(port)), nil)
+	req, err := http.NewRequest(http.MethodGet, "http://guest"+path, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", TunnelProtocol)
@@ -69,21 +87,20 @@ func (c *Conn) tunnel(ctx context.Context, port uint16) (_ net.Conn, err error) 
 		req.Header.Set("X-Access-Token", c.opts.Token)
 	}
 	if err := req.Write(raw); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	br := bufio.NewReader(raw)
-	resp, err := http.ReadResponse(br, req)
+	resp, err = http.ReadResponse(br, req)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	switch resp.StatusCode {
-	case http.StatusSwitchingProtocols:
-		return NewStream(raw, br), nil
-	case http.StatusBadGateway:
-		return nil, fmt.Errorf("nothing listens on port %d: %w", port, syscall.ECONNREFUSED)
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return NewStream(raw, br), resp, nil
 	}
-	defer resp.Body.Close()
-	return nil, c.httpError("dial port", resp)
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxUnstreamed))
+	_ = raw.Close()
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return nil, resp, err
 }
 
 // NewStream returns the stream of a connection after an upgrade. Bytes that arrived together with

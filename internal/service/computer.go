@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/guest"
@@ -92,6 +93,31 @@ func (p *process) Close() error {
 // Processes implements carrel.Computer.
 func (c *computer) Processes(ctx context.Context) ([]carrel.ProcessInfo, error) {
 	return visit(ctx, c, func(g *guest.Conn) ([]carrel.ProcessInfo, error) { return g.Processes(ctx) })
+}
+
+// Listen implements carrel.Computer. The visit lasts until the listener is closed.
+func (c *computer) Listen(ctx context.Context, port uint16) (net.Listener, error) {
+	conn, done, err := c.moments.Visit(ctx, c.id)
+	if err != nil {
+		return nil, err
+	}
+	l, err := conn.Listen(ctx, port)
+	if err != nil {
+		done()
+		return nil, err
+	}
+	return &visitListener{Listener: l, done: sync.OnceFunc(done)}, nil
+}
+
+// visitListener is a listener that is a visit until it is closed.
+type visitListener struct {
+	net.Listener
+	done func()
+}
+
+func (v *visitListener) Close() error {
+	defer v.done()
+	return v.Listener.Close()
 }
 
 // Records implements carrel.KeptOutput.

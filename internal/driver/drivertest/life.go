@@ -153,6 +153,7 @@ func (s *suite) testPorts(t *testing.T) {
 			t.Error("a dial with an ended context worked")
 		}
 	})
+	t.Run("reverse", func(t *testing.T) { b.testReverse(t) })
 	if s.attack == "" {
 		return
 	}

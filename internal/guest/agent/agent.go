@@ -72,6 +72,7 @@ type Agent struct {
 	uptime   uptime
 	procs    processes
 	shelf    shelf
+	reverse  reverse
 	identity identity
 	settling settling
 	refusals refusals

@@ -49,7 +49,7 @@ func mannerOf(path string) manner {
 		return inputCall
 	case isConnect(path):
 		return connectCall
-	case strings.HasPrefix(path, guest.TunnelPath):
+	case strings.HasPrefix(path, guest.TunnelPath), strings.HasPrefix(path, guest.ListenPath), strings.HasPrefix(path, guest.AcceptedPath):
 		return tunnelCall
 	}
 	return plainCall

@@ -40,6 +40,8 @@ func (a *Agent) routes() http.Handler {
 	mux.Handle("/envs", only(http.MethodGet, a.serveEnvs))
 	mux.Handle("/init", only(http.MethodPost, a.serveInit))
 	mux.Handle(guest.TunnelPath+"{port}", only(http.MethodGet, a.serveTunnel))
+	mux.Handle(guest.ListenPath+"{port}", only(http.MethodGet, a.serveListen))
+	mux.Handle(guest.AcceptedPath+"{id}", only(http.MethodGet, a.serveAccepted))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusNotFound, fmt.Sprintf("no such route: %s", r.URL.Path))
 	})

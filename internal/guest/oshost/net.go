@@ -20,3 +20,8 @@ func (s *System) DialLoopback(ctx context.Context, port uint16) (net.Conn, error
 	}
 	return nil, err
 }
+
+// ListenLoopback listens on 127.0.0.1; port 0 is a free one.
+func (s *System) ListenLoopback(port uint16) (net.Listener, error) {
+	return net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+}
