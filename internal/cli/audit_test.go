@@ -44,7 +44,7 @@ func (f *auditFake) run(t *testing.T, args ...string) outcome {
 	a := &app{out: &out, err: &errw, now: func() time.Time { return noon },
 		open: func(context.Context) (carrel.Service, error) { return f, nil }}
 	code := a.main(t.Context(), args)
-	return outcome{out.String(), errw.String(), code, nil}
+	return outcome{out: out.String(), err: errw.String(), code: code}
 }
 
 var decisions = []carrel.Decision{

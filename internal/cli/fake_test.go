@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"testing"
 	"time"
@@ -197,6 +198,7 @@ type outcome struct {
 	out, err string
 	code     int
 	calls    []string
+	both     string // out and err as a terminal shows them
 }
 
 // String formats the outcome for a failed test.
@@ -213,9 +215,9 @@ func (f *fake) run(t *testing.T, args ...string) outcome {
 		f.box.ID, f.box.State = boxID, carrel.Running
 	}
 	f.calls = nil
-	var out, errw bytes.Buffer
-	a := &app{out: &out, err: &errw, now: func() time.Time { return noon },
+	var out, errw, both bytes.Buffer
+	a := &app{out: io.MultiWriter(&out, &both), err: io.MultiWriter(&errw, &both), now: func() time.Time { return noon },
 		open: func(context.Context) (carrel.Service, error) { return f, nil }}
 	code := a.main(t.Context(), args)
-	return outcome{out.String(), errw.String(), code, f.calls}
+	return outcome{out.String(), errw.String(), code, f.calls, both.String()}
 }

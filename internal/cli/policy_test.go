@@ -159,8 +159,8 @@ func TestPolicyDocs(t *testing.T) {
 			}
 			ran++
 			got := f.run(t, append(strings.Fields(words[0]), words[1:len(words)-1]...)...)
-			if strings.TrimSpace(got.out+got.err) != strings.TrimSpace(want) {
-				t.Errorf("%s\n%s\nwant\n%s", command, got.out+got.err, want)
+			if strings.TrimSpace(got.both) != strings.TrimSpace(want) {
+				t.Errorf("%s\n%s\nwant\n%s", command, got.both, want)
 			}
 		}
 	}

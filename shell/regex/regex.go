@@ -342,6 +342,20 @@ func (re *Regexp) FindIndex(b []byte, from int) (start, end int) {
 	return re.find(b, from)
 }
 
+// MayGrow reports whether the match that begins at start and ends at end could be a longer one if
+// more came behind b. A reader of a stream asks that before it takes a match. With only one byte
+// behind the match it says so without need.
+func (re *Regexp) MayGrow(b []byte, start, end int) bool {
+	if end == len(b) {
+		return true
+	}
+	if re.hard {
+		return false
+	}
+	_, at, ok := re.anchored().longest(re, b, start)
+	return !ok || at == len(b)
+}
+
 // FindSubmatchIndex returns the positions of the match and of its submatches as pairs, or nil
 // without a match. A pair is -1 for a submatch that took no part. The slice is valid until the next
 // search.

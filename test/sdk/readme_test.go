@@ -23,11 +23,17 @@ type block struct {
 // fenced finds the blocks of a page.
 var fenced = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
 
-// blocks returns the page's blocks in order. A block without a language fails the test; otherwise
-// nobody would notice that it is not run.
+// blocks returns README.md's blocks in order.
 func blocks(t *testing.T) []block {
 	t.Helper()
-	page, err := os.ReadFile("../../README.md")
+	return blocksOf(t, "../../README.md")
+}
+
+// blocksOf returns a page's blocks in order. A block without a language fails the test; otherwise
+// nobody would notice that it is not run.
+func blocksOf(t *testing.T, file string) []block {
+	t.Helper()
+	page, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,6 +80,18 @@ func TestKnownDifferences(t *testing.T) {
 	}
 }
 
+// TestSeparatorInPieces: what ends a record is found whole where the input is read in pieces.
+func TestSeparatorInPieces(t *testing.T) {
+	for _, piece := range []int{512, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10} {
+		for before := piece - 5; before <= piece; before++ {
+			got := ours(t, strings.Repeat("a", before)+"1xyzb\n", `BEGIN { RS = "1(xyz)?" } { print length($0), substr($0, length($0) - 1, 1) }`)
+			if want := fmt.Sprintf("%d a\n2 b\n", before); got.out != want {
+				t.Errorf("after %d bytes: %q, want %q", before, got.out, want)
+			}
+		}
+	}
+}
+
 // gawkFaults are messages of gawk in cases where gawk is wrong or its manual leaves the behaviour
 // open. A program with such a message is not compared.
 var gawkFaults = []string{

@@ -130,14 +130,14 @@ func (rd *reader) read(m *machine) (text, term string, ok bool) {
 	}
 }
 
-// readExpression reads up to a match. A match that ends at the end of the buffer may become longer,
-// so it first reads more.
+// readExpression reads up to a match. A match that could become longer with what is not read yet
+// has to wait: it first reads more.
 func (rd *reader) readExpression(m *machine, re *regex.Regexp) (text, term string, ok bool) {
 	for {
 		have := rd.buf[rd.r:rd.w]
 		start, end := matchSome(re, have)
 		m.checkRegex(re)
-		if start >= 0 && (end < len(have) || rd.eof) {
+		if start >= 0 && (rd.eof || !re.MayGrow(have, start, end)) {
 			text, term = rd.take(start, end-start)
 			return text, term, true
 		}
