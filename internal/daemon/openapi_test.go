@@ -71,6 +71,7 @@ var recorded = []struct {
 	{"GET /carrel/v1/pool", "/carrel/v1/pool", "", 200},
 	{"GET /carrel/v1/admission", "/carrel/v1/admission", "", 200},
 	{"GET /carrel/v1/metrics", "/carrel/v1/metrics", "", 200},
+	{"GET /carrel/v1/unclaimed", "/carrel/v1/unclaimed", "", 200},
 	{"GET /carrel/v1/debug/pprof/{profile}", "/carrel/v1/debug/pprof/heap", "", 200},
 	{"POST /carrel/v1/sandboxes", "/carrel/v1/sandboxes", `{"tokens":{"cloud":{"audience":"x"}},"lifecycle":{"idle":{"after":"1h"},"checkpoints":{"before":["^rm"]}},` +
 		`"network":{"policy":{"rules":[{"allow":["example.com"],"methods":["GET"]}]}}}`, 201},
@@ -81,6 +82,7 @@ var recorded = []struct {
 	{"GET /carrel/v1/sandboxes/{id}/metrics", "/carrel/v1/sandboxes/{box}/metrics", "", 200},
 	{"GET /carrel/v1/sandboxes/{id}/logs", "/carrel/v1/sandboxes/{box}/logs", "", 200},
 	{"GET /carrel/v1/sandboxes/{id}/trace", "/carrel/v1/sandboxes/{box}/trace", "", 200},
+	{"GET /carrel/v1/sandboxes/{id}/processes", "/carrel/v1/sandboxes/{box}/processes", "", 200},
 	{"GET /carrel/v1/events", "/carrel/v1/events?after=1", "", 200},
 	{"GET /carrel/v1/templates", "/carrel/v1/templates", "", 200},
 	{"GET /carrel/v1/templates/{name}", "/carrel/v1/templates/{tplname}", "", 200},
@@ -126,6 +128,9 @@ var unrecorded = map[string]string{
 	"GET /carrel/v1/sandboxes/{id}/dial/{port}":                     "it answers with raw bytes",
 	"GET /carrel/v1/sandboxes/{id}/programs/{session}/calls/{call}": "it answers with raw bytes",
 	"POST /carrel/v1/sandboxes/{id}/promote":                        "there is no other tier here; it answers with a sandbox",
+	"POST /carrel/v1/unclaimed/{id}/reclaim":                        "here is nothing without a record; it answers with nothing",
+	"DELETE /carrel/v1/unclaimed/{id}":                              "as before",
+	"GET /carrel/v1/sandboxes/{id}/processes/{process}/output":      "no process is kept here; package client reads its answer",
 	"POST /carrel/v1/templates/pull":                                "there is no registry here; its lines are those of import",
 	"POST " + identity.IntrospectPath:                               "it answers with what RFC 7662 says, which package identity tests",
 }
@@ -191,7 +196,7 @@ func TestDocumentIsTrue(t *testing.T) {
 
 // administrators reports whether a path is for administrators, who act for no project there.
 func administrators(path string) bool {
-	return slices.ContainsFunc([]string{"/doctor", "/pool", "/admission", "/v1/metrics", "/pprof", "/snapshot-store", "/rekey"},
+	return slices.ContainsFunc([]string{"/doctor", "/pool", "/admission", "/v1/metrics", "/pprof", "/snapshot-store", "/rekey", "/unclaimed"},
 		func(part string) bool { return strings.Contains(path, part) })
 }
 
