@@ -31,7 +31,10 @@ var topOrders = map[string]func(x, y usageRow) int{
 	"cpu":    func(x, y usageRow) int { return cmp.Compare(y.metric().CPUUsedPct, x.metric().CPUUsedPct) },
 	"memory": func(x, y usageRow) int { return cmp.Compare(y.metric().MemUsed, x.metric().MemUsed) },
 	"disk":   func(x, y usageRow) int { return cmp.Compare(y.metric().DiskUsed, x.metric().DiskUsed) },
-	"age":    func(x, y usageRow) int { return x.Started.Compare(y.Started) },
+	"network": func(x, y usageRow) int {
+		return cmp.Compare(y.metric().NetSent+y.metric().NetReceived, x.metric().NetSent+x.metric().NetReceived)
+	},
+	"age": func(x, y usageRow) int { return x.Started.Compare(y.Started) },
 }
 
 // metric returns the sample, or a zero one.
@@ -50,12 +53,12 @@ func (a topCommands) topCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top [flags]",
 		Short: "Show what running sandboxes use, on a terminal again and again",
-		Long: `Shows what running sandboxes use of processors, memory and disk. On a terminal the table is
+		Long: `Shows what running sandboxes use of processors, memory, disk and network. On a terminal the table is
 written anew every two seconds until Ctrl-C. Elsewhere, and with --json, it is written once.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if topOrders[order] == nil {
-				return usage(fmt.Errorf("--sort %s: want cpu, memory, disk or age", order))
+				return usage(fmt.Errorf("--sort %s: want cpu, memory, disk, network or age", order))
 			}
 			if every < 100*time.Millisecond {
 				return usage(fmt.Errorf("--every %s: want 100ms or more", every))
@@ -68,7 +71,7 @@ written anew every two seconds until Ctrl-C. Elsewhere, and with --json, it is w
 			})
 		},
 	}
-	c.Flags().StringVar(&order, "sort", "cpu", "cpu, memory, disk or age: the most first")
+	c.Flags().StringVar(&order, "sort", "cpu", "cpu, memory, disk, network or age: the most first")
 	c.Flags().DurationVar(&every, "every", 2*time.Second, "how often, on a terminal")
 	c.Flags().IntVarP(&limit, "limit", "n", 0, "at most this many (0: all)")
 	return c
@@ -117,15 +120,16 @@ func (a topCommands) showUsage(ctx context.Context, svc carrel.Service, order st
 	}
 	cells := make([][]string, 0, len(rows))
 	for _, r := range rows {
-		cpu, memory, disk := "–", "–", "–"
+		cpu, memory, disk, network := "–", "–", "–", "–"
 		if m := r.Metric; m != nil {
 			cpu = fmt.Sprintf("%.1f %% of %g", m.CPUUsedPct, m.CPUCount)
 			memory = bytesText(m.MemUsed) + " of " + bytesText(m.MemTotal)
 			disk = bytesText(m.DiskUsed)
+			network = bytesText(m.NetSent) + " out, " + bytesText(m.NetReceived) + " in"
 		}
-		cells = append(cells, []string{string(r.ID), first(r.Name, "–"), string(r.Tier), cpu, memory, disk, span(a.now().Sub(r.Started))})
+		cells = append(cells, []string{string(r.ID), first(r.Name, "–"), string(r.Tier), cpu, memory, disk, network, span(a.now().Sub(r.Started))})
 	}
-	return a.table([]string{"ID", "NAME", "TIER", "CPU", "MEMORY", "DISK", "AGE"}, cells)
+	return a.table([]string{"ID", "NAME", "TIER", "CPU", "MEMORY", "DISK", "NETWORK", "AGE"}, cells)
 }
 
 // usageAge is the greatest age of a sample that counts as the present use.

@@ -41,12 +41,14 @@ type samples struct {
 type point struct {
 	time            int64 // Unix nanoseconds
 	mem, cache, dsk int64
+	sent, received  int64
 	cpu             float32
 }
 
 func (r *samples) add(m carrel.Metric) {
 	r.total = m
-	p := point{time: m.Time.UnixNano(), mem: m.MemUsed, cache: m.MemCache, dsk: m.DiskUsed, cpu: float32(m.CPUUsedPct)}
+	p := point{time: m.Time.UnixNano(), mem: m.MemUsed, cache: m.MemCache, dsk: m.DiskUsed,
+		sent: m.NetSent, received: m.NetReceived, cpu: float32(m.CPUUsedPct)}
 	if n := len(r.ring); n > 0 && (n == samplesKept || p.time-r.ring[r.next].time > int64(samplesFor)) {
 		r.ring[r.next] = p // the oldest
 		r.next = (r.next + 1) % n
@@ -73,6 +75,7 @@ func (r *samples) between(from, to time.Time) []carrel.Metric {
 		m := r.total
 		m.Time = time.Unix(0, p.time).UTC()
 		m.MemUsed, m.MemCache, m.DiskUsed, m.CPUUsedPct = p.mem, p.cache, p.dsk, float64(p.cpu)
+		m.NetSent, m.NetReceived = p.sent, p.received
 		if (!from.IsZero() && m.Time.Before(from)) || (!to.IsZero() && m.Time.After(to)) {
 			continue
 		}
@@ -159,6 +162,9 @@ func (me *meter) measure(ctx context.Context, b *box) error {
 		return nil // another sample was faster
 	}
 	m := metric(st, b.rec.Sandbox.Limits)
+	if me.opts.Networks != nil {
+		m.NetSent, m.NetReceived = me.opts.Networks.Traffic(b.id)
+	}
 	idle := b.rec.Sandbox.Lifecycle.Idle.After
 	m.Time = now.UTC().Round(0)
 	if d := now.Sub(since); d > 0 && st.CPU > before {

@@ -20,6 +20,8 @@ import (
 // sandbox has no link, which is no error.
 type Networks interface {
 	SetNetwork(id carrel.ID, p *policy.Policy) error
+	// Traffic returns how many bytes a sandbox has sent and received on its present link.
+	Traffic(id carrel.ID) (sent, received int64)
 }
 
 // Vault reveals secrets to the wire; package vault implements it.

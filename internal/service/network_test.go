@@ -21,6 +21,8 @@ type networks struct {
 	told map[carrel.ID][]*policy.Policy
 }
 
+func (n *networks) Traffic(carrel.ID) (sent, received int64) { return 70, 7 }
+
 func (n *networks) SetNetwork(id carrel.ID, p *policy.Policy) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

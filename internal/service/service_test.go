@@ -513,6 +513,16 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
+// TestMetricsOfNetwork shows that a sample has the traffic that the wire has counted.
+func TestMetricsOfNetwork(t *testing.T) {
+	h := newHouse(t, func(o *service.Options) { o.Networks = &networks{} })
+	sb := h.create(t, carrel.CreateOptions{Timeout: time.Hour})
+	m, err := h.Metrics(t.Context(), sb.ID, time.Time{}, time.Time{})
+	if err != nil || len(m) == 0 || m[0].NetSent != 70 || m[0].NetReceived != 7 {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
 // TestMetricsAtRest shows that an idle sandbox is measured less and less often, up to a bound,
 // until a visitor comes or a caller asks.
 func TestMetricsAtRest(t *testing.T) {

@@ -47,6 +47,8 @@ type endpoint struct {
 	tx      sync.Mutex
 	stalled bool // under tx: the last frame timed out
 	dropped atomic.Uint64
+	inward  atomic.Int64 // bytes of all frames that the other end sent
+	outward atomic.Int64 // bytes of all frames that it was sent
 	closing atomic.Bool
 
 	mu         sync.RWMutex
@@ -98,6 +100,7 @@ func (e *endpoint) read() {
 			}
 			return
 		}
+		e.inward.Add(int64(frame.Size()))
 		e.deliver(frame, 0)
 	}
 }
@@ -175,6 +178,9 @@ func (e *endpoint) WritePackets(pkts stack.PacketBufferList) (int, tcpip.Error) 
 	all := pkts.AsSlice()
 	for sent := 0; sent < len(all); {
 		n, err := e.sendSome(all[sent:])
+		for _, pkt := range all[sent : sent+n] {
+			e.outward.Add(int64(pkt.Size()))
+		}
 		sent += n
 		if err != nil {
 			e.dropped.Add(uint64(len(all) - sent))

@@ -169,6 +169,18 @@ func (w *Wire) SetNetwork(id carrel.ID, p *policy.Policy) error {
 	return nil
 }
 
+// Traffic returns how many bytes a sandbox has sent and received on its present link. Both are 0
+// without a link.
+func (w *Wire) Traffic(id carrel.ID) (sent, received int64) {
+	w.mu.Lock()
+	l := w.links[id]
+	w.mu.Unlock()
+	if l == nil {
+		return 0, 0
+	}
+	return l.ep.inward.Load(), l.ep.outward.Load()
+}
+
 // Close closes every link and waits for them.
 func (w *Wire) Close() error {
 	w.mu.Lock()
