@@ -21,8 +21,8 @@ func TestRoutesDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The documentation shortens some paths: it lists "/refreshes" behind
-	// "/sandboxes/{id}/timeout".
+	// The documentation shortens some paths. A line lists the whole path "/sandboxes/{id}/timeout",
+	// and then only the end of another: "/refreshes".
 	pattern := regexp.MustCompile(`s\.handle\("([A-Z]+)(?: |"\+v1\+")([^"]+)"`)
 	n := 0
 	for _, file := range files {

@@ -184,7 +184,7 @@ func TestRekey(t *testing.T) {
 		t.Error(err)
 	}
 
-	// The owner of a key in another place replaces it when it suits.
+	// A key that lies elsewhere is replaced by its owner, at any time.
 	elsewhere := filepath.Join(t.TempDir(), "credential")
 	named := func(o *vault.Options) { o.KeyFile = elsewhere }
 	write(t, elsewhere, old)

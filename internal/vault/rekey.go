@@ -66,8 +66,9 @@ func (v *Vault) finishRekey() error {
 	return v.reseal(opOpen)
 }
 
-// reseal seals every secret under the next key, and then makes it the present key, as far as
-// possible. The caller holds v.writing.
+// reseal seals every secret under the next key. It then makes the next key the present one. If the
+// key lies in a file that the owner replaces, that step waits for the owner. The caller holds
+// v.writing.
 func (v *Vault) reseal(op string) error {
 	v.mu.RLock()
 	next := v.next

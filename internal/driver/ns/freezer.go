@@ -110,7 +110,7 @@ func (f *freezer) path() string {
 	return "=" + f.dir
 }
 
-// loadFreezer makes the freezer of a text from path.
+// loadFreezer makes a freezer again from the text that path returned.
 func loadFreezer(path string) *freezer {
 	if path == "" {
 		return &freezer{}
