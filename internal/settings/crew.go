@@ -56,6 +56,7 @@ type crew struct {
 	seen    []sight
 	over    bool          // nobody waits for more
 	done    chan struct{} // closed when there is nothing more to do
+	end     time.Time     // when no further directory is begun; zero is never
 }
 
 // Bounds of a crew.
@@ -82,8 +83,9 @@ func (c *crew) run(levels []level, atMost time.Duration) (seen []sight, left []l
 		<-c.done
 		return c.seen, nil
 	}
+	c.end = time.Now().Add(atMost)
 	go c.work()
-	late := time.NewTimer(atMost)
+	late := time.NewTimer(atMost) // for a worker that hangs in one directory
 	defer late.Stop()
 	select {
 	case <-c.done:
@@ -116,6 +118,12 @@ func (c *crew) work() {
 			c.more.Wait()
 		}
 		if c.over {
+			return
+		}
+		if !c.end.IsZero() && !time.Now().Before(c.end) {
+			c.over = true
+			c.more.Broadcast()
+			close(c.done)
 			return
 		}
 		l := c.queue[len(c.queue)-1]
