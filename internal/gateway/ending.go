@@ -74,8 +74,8 @@ func (e *ending) Read(p []byte) (int, error) {
 	case err == nil || errors.Is(err, io.EOF):
 		return n, err
 	case e.done:
-		// Only the connection's own end is missing. Because of such an error, some clients would
-		// discard messages that they have not read yet.
+		// The stream is complete, only the end of the connection is missing. If the client got this
+		// error, it might discard messages that it has not read yet.
 		e.rest = http.NoBody
 	case e.have == 0 && e.moved():
 		e.rest = bytes.NewReader(lastMessage(leftBehind))

@@ -19,8 +19,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/trace"
 )
 
-// How long one try to reach a guest may take. The pauses between tries grow with the total waiting
-// time.
+// How long one try to reach a guest may take. The longer the caller has waited already, the longer
+// is the pause before the next try.
 const (
 	firstTry = 50 * time.Millisecond
 	lastTry  = 2 * time.Second

@@ -34,7 +34,8 @@ func (m *moments) Resume(ctx context.Context, id carrel.ID, o carrel.ResumeOptio
 // comeback describes how a sandbox comes back.
 type comeback struct {
 	carrel.ResumeOptions
-	// least is the shortest time until the sandbox's end, even if its last timeout was shorter.
+	// least is how much time the sandbox must have until its end, even if its last timeout was
+	// shorter.
 	least time.Duration
 	// from is a snapshot that is already open. Nil means to open the one in the record.
 	from *origin

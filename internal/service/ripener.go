@@ -108,7 +108,8 @@ func (r *ripener) ripen(ctx context.Context, key string, img image.Image, like *
 	return r.keep(ctx, key, b, inst)
 }
 
-// awaitSpare waits until the machine has time for a template, or ctx ends.
+// awaitSpare waits until the machine has processor time and memory to start a template, or until
+// ctx ends.
 func (r *ripener) awaitSpare(ctx context.Context, sb carrel.Sandbox) (*admission.Pass, error) {
 	for {
 		pass, err := r.gates.enterSpare(ctx, sb, "template")

@@ -748,7 +748,7 @@ func TestRestart(t *testing.T) {
 		}
 		return nil
 	})
-	// The directory without a record stays: its record may be lost.
+	// The directory without a record stays, because the record may have been lost.
 	if dirs, _ := filepath.Glob(filepath.Join(h.dir, "i*")); len(dirs) != len(made)+1 || !slices.Contains(dirs, filepath.Join(h.dir, string(nobody))) {
 		t.Errorf("%d directories, want %d", len(dirs), len(made)+1)
 	}

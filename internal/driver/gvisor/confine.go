@@ -23,7 +23,7 @@ const (
 	confinedFiles  = 64
 )
 
-// confinedCalls copy data between files that the part has open.
+// confinedCalls copy data between files that the confined process has open.
 var confinedCalls = []string{"splice", "sendfile", "copy_file_range", "memfd_create"}
 
 // confined returns a part that confines itself, calls run, and ends with the result of run.

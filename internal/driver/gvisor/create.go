@@ -159,7 +159,7 @@ func (in *Instance) boot(ctx context.Context, ready io.Reader, guest, pages *os.
 	return nil
 }
 
-// bootError explains a failed start from the sentry's log and end.
+// bootError explains a failed start. It reads the sentry's log and how the sentry ended.
 func (in *Instance) bootError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

@@ -17,7 +17,7 @@ const (
 	maxRefusalBody = 64 << 10
 	// ownerLimit bounds the search for the program, because the refusal waits for the answer.
 	ownerLimit = 15 * time.Millisecond
-	// toldAtOnce is how many commands get the line if the program is unknown.
+	// toldAtOnce is how many commands get the line if it is not known which program was refused.
 	toldAtOnce = 3
 	// Limits on what a program can cause: refusals recorded per second, and lines written per ten
 	// seconds.

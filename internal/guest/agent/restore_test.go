@@ -107,6 +107,7 @@ func TestRestored(t *testing.T) {
 	g, dir, _ := newRestorable(t)
 	now := time.Now()
 	g.init(t, guest.InitRequest{AccessToken: "old", SandboxID: "iold", TemplateID: "base", Timestamp: now.Add(time.Hour), EnvVars: map[string]string{"A": "old"}})
+	g.ask(t, "GET", "/envs", "", "X-Access-Token", "old") // waits until all is written
 	if _, err := os.Stat(filepath.Join(dir, guest.GenerationFile)); err == nil {
 		t.Error("a sandbox that was never restored has a generation")
 	}

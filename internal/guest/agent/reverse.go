@@ -191,7 +191,8 @@ func (a *Agent) acceptFor(ctx context.Context, l net.Listener, host net.Conn) {
 	}
 }
 
-// serveAccepted connects the host with a connection that came to a listener of its.
+// serveAccepted connects the host with a connection that a program inside made to one of the host's
+// listeners.
 func (a *Agent) serveAccepted(w http.ResponseWriter, r *http.Request) {
 	if !a.mayUpgrade(w, r) {
 		return

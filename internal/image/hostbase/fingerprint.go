@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// format must be increased whenever the same machine must give another image.
+// Increase format when this code makes another image of an unchanged machine.
 const format = 4
 
 // Fingerprint returns a short text that changes when the image should be built again: when packages

@@ -19,7 +19,7 @@ func DefaultExclude() []string {
 		"/usr/share/themes", "/usr/share/pixmaps", "/usr/share/applications",
 		// Languages other than English; messages are then in English.
 		"/usr/share/locale/*", "/usr/share/i18n/locales/*",
-		// Sources, debug symbols and files of the host's kernel.
+		// Sources, debug symbols, and the modules and firmware of the host's kernel.
 		"/usr/src", "/usr/lib/debug", "/usr/lib/modules", "/usr/lib/firmware", "/usr/lib/linux-*",
 		"/usr/share/dkms", "/usr/lib/perf-core", "/usr/libexec/perf-core",
 		// Large platforms with their own updates; import an image to use them.

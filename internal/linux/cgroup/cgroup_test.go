@@ -244,7 +244,7 @@ func BenchmarkStart(b *testing.B) {
 }
 
 // TestOthersClose opens and closes other hierarchies of the same name, as boxes of one user do.
-// Each Close removes the parent if it is empty. Still a group must be made.
+// Each Close removes the parent if it is empty. Making a group must work all the same.
 func TestOthersClose(t *testing.T) {
 	h := open(t)
 	name := fmt.Sprintf("carrel-test-%d", os.Getpid())

@@ -39,8 +39,9 @@ func (g *Group) startV1(start func() error, done chan<- error) {
 	// No unlock: a locked goroutine that ends takes its thread with it.
 	runtime.LockOSThread()
 	if unix.Gettid() == unix.Getpid() {
-		// The main thread can't end, and it stands for the whole process's memory. So it must not
-		// join. Hold it here while another goroutine, which then can't get it, tries again.
+		// The main thread can't end, and the kernel counts the memory of the whole process for the
+		// main thread's group. So the main thread must not join. This goroutine holds it while
+		// another goroutine tries again on another thread.
 		again := make(chan error, 1)
 		go g.startV1(start, again)
 		done <- <-again

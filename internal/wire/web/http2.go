@@ -158,7 +158,7 @@ func (h *http2) keep(conn net.Conn) net.Conn {
 	return k
 }
 
-// keptConn is a connection to a server that its session will close.
+// keptConn is a connection to a server. The session closes it.
 type keptConn struct {
 	net.Conn
 	of *http2
