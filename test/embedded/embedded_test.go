@@ -52,7 +52,7 @@ func start(t *testing.T, asStranger bool, how string, tiers ...string) *running 
 	}
 	env := append(os.Environ(), playVar+"="+how, "TMPDIR="+r.tmp)
 	if asStranger {
-		r.cmd, env = strangers(t, "666", self, tiers, env)
+		r.cmd, env = strangers(t, false, self, tiers, env)
 		if err := os.Chown(r.tmp, stranger, stranger); err != nil {
 			t.Fatal(err)
 		}
@@ -93,9 +93,9 @@ func start(t *testing.T, asStranger bool, how string, tiers ...string) *running 
 	return r
 }
 
-// strangers returns the program of an ordinary user, with a cache that belongs to the test. device
-// is the mode of the device that makes TAP devices.
-func strangers(t *testing.T, device, self string, tiers, env []string) (*exec.Cmd, []string) {
+// strangers returns the program of an ordinary user, with a cache that belongs to the test. With lacks,
+// the user may not make user namespaces.
+func strangers(t *testing.T, lacks bool, self string, tiers, env []string) (*exec.Cmd, []string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		testenv.Need(t, "rootless", errors.New("root, to become another user"))
@@ -105,10 +105,18 @@ func strangers(t *testing.T, device, self string, tiers, env []string) (*exec.Cm
 	if err := errors.Join(copyFile(bin, self), os.Chown(home, stranger, stranger), os.Chmod(filepath.Dir(home), 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	const line = `mount -t tmpfs tun /dev/net && mknod -m $0 /dev/net/tun c 10 200 && user=$1 && shift && exec setpriv --reuid=$user --regid=$user --clear-groups "$@"`
-	cmd := exec.Command("/bin/sh", append([]string{"-c", line, device, strconv.Itoa(stranger), bin}, tiers...)...)
+	prepare := "mount -t tmpfs tun /dev/net && mknod -m 666 /dev/net/tun c 10 200"
 	// Only the program sees this device.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+	attr := &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+	if lacks {
+		// The limit holds in a user namespace of the test's own.
+		prepare = "echo 0 >/proc/sys/user/max_user_namespaces"
+		ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1 << 16}}
+		attr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids, GidMappingsEnableSetgroups: true}
+	}
+	line := prepare + ` && exec setpriv --reuid=$0 --regid=$0 --clear-groups "$@"`
+	cmd := exec.Command("/bin/sh", append([]string{"-c", line, strconv.Itoa(stranger), bin}, tiers...)...)
+	cmd.SysProcAttr = attr
 	return cmd, append(env, "HOME="+home, "XDG_CACHE_HOME="+filepath.Join(home, "cache"))
 }
 
@@ -259,7 +267,7 @@ func TestLacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	tmp := t.TempDir()
-	cmd, env := strangers(t, "600", self, []string{"ns"}, append(os.Environ(), playVar+"="+endClose, "TMPDIR="+tmp))
+	cmd, env := strangers(t, true, self, []string{"ns"}, append(os.Environ(), playVar+"="+endClose, "TMPDIR="+tmp))
 	if err := os.Chown(tmp, stranger, stranger); err != nil {
 		t.Fatal(err)
 	}
