@@ -3,7 +3,6 @@ package box_test
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -48,7 +47,7 @@ func startVictim(w *world) []string {
 	}()
 	w.t.Cleanup(func() {
 		_ = stdin.Close()
-		_, _ = io.Copy(io.Discard, lines)
+		_ = cmd.Process.Signal(syscall.SIGCONT) // a stopped victim would not end
 		<-done
 		endVictim(w, cmd)
 	})
