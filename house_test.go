@@ -282,6 +282,20 @@ func waits(loop ast.Node) bool {
 	return sleeps && ends
 }
 
+// TestNothingIsLarge fails if git tracks a file of more than a megabyte: a program that somebody built
+// in the checkout, say.
+func TestNothingIsLarge(t *testing.T) {
+	out, err := exec.Command("git", "ls-files", "-z").Output()
+	if err != nil {
+		t.Fatalf("git ls-files: %v", err)
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		if fi, err := os.Lstat(name); err == nil && fi.Size() > 1<<20 {
+			t.Errorf("%s has %d bytes", name, fi.Size())
+		}
+	}
+}
+
 // TestRationaleIndex shows that the index of docs/RATIONALE.md lists each heading, in the same
 // order, with a working link.
 func TestRationaleIndex(t *testing.T) {
