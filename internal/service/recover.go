@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -79,24 +78,8 @@ func (r *recovery) recover(ctx context.Context) error {
 	for _, rec := range records { // each is known or buried by now
 		dead.Sandboxes = append(dead.Sandboxes, rec.Sandbox.ID)
 	}
-	r.sweep(ctx, append(known, r.keepUnknown(known, dead.Sandboxes)...))
+	r.sweep(ctx, known, dead.Sandboxes)
 	return nil
-}
-
-// keepUnknown takes sandboxes in that have neither a record nor a tombstone, and returns their IDs.
-func (r *recovery) keepUnknown(known, dead []carrel.ID) (kept []carrel.ID) {
-	entries, err := os.ReadDir(r.opts.Dir)
-	if err != nil {
-		return nil // sweep reports the error
-	}
-	for _, e := range entries {
-		id, err := carrel.ParseID(e.Name())
-		if err == nil && !slices.Contains(known, id) && !slices.Contains(dead, id) {
-			r.lost.addSandbox(id)
-			kept = append(kept, id)
-		}
-	}
-	return kept
 }
 
 // recoverOne handles one record. kept says that the sandbox or its data must stay. Only a failing
@@ -267,8 +250,27 @@ func (r *recovery) reintroduce(b *box, l *line) {
 	}
 }
 
-// sweep removes everything that belongs to no known sandbox.
-func (r *recovery) sweep(ctx context.Context, known []carrel.ID) {
+// sweep removes everything of sandboxes that are dead: that had a record when this service began, or
+// have a tombstone. It keeps known sandboxes, and those that have neither a record nor a tombstone.
+func (r *recovery) sweep(ctx context.Context, known, dead []carrel.ID) {
+	entries, err := os.ReadDir(r.opts.Dir)
+	if err != nil { // nobody can say which sandboxes to keep
+		r.log.Error("sweep leftovers", "err", err)
+		return
+	}
+	keep, gone := idSet(known), idSet(dead)
+	var left []string
+	for _, e := range entries {
+		id, err := carrel.ParseID(e.Name())
+		switch {
+		case err != nil || keep[id]:
+		case gone[id]:
+			left = append(left, e.Name())
+		default:
+			r.lost.addSandbox(id)
+			known = append(known, id)
+		}
+	}
 	for _, drv := range r.opts.Drivers.All() {
 		if sw, ok := driver.As[driver.Sweeper](drv); ok {
 			if err := sw.Sweep(ctx, known); err != nil {
@@ -276,24 +278,21 @@ func (r *recovery) sweep(ctx context.Context, known []carrel.ID) {
 			}
 		}
 	}
-	keep := map[string]bool{}
-	for _, id := range known {
-		keep[string(id)] = true
-	}
-	entries, err := os.ReadDir(r.opts.Dir)
-	if err != nil {
-		r.log.Error("sweep leftovers", "err", err)
-		return
-	}
-	for _, e := range entries {
-		if _, err := carrel.ParseID(e.Name()); err != nil || keep[e.Name()] {
-			continue
-		}
-		// overlay.Remove also removes an overlay's directories that their own owner may not read.
-		if err := overlay.Remove(filepath.Join(r.opts.Dir, e.Name())); err != nil {
+	for _, name := range left {
+		// What an overlay leaves has directories that even their owner may not read.
+		if err := overlay.Remove(filepath.Join(r.opts.Dir, name)); err != nil {
 			r.log.Error("sweep leftovers", "err", err)
 		}
 	}
+}
+
+// idSet is a set of sandboxes.
+func idSet(ids []carrel.ID) map[carrel.ID]bool {
+	set := make(map[carrel.ID]bool, len(ids))
+	for _, id := range ids {
+		set[id] = true
+	}
+	return set
 }
 
 // wakeUp resumes a sandbox whose rollback the earlier service did not finish.

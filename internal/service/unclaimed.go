@@ -57,7 +57,7 @@ type lostAndFound struct {
 	edit sync.Mutex // held by one reclaiming or discarding at a time
 
 	mu    sync.Mutex
-	found map[string]time.Time // since when; also of things that are gone, until the next save
+	found map[string]time.Time // since when; also of things that are gone, until the next start
 	items map[string]lostItem
 }
 
@@ -206,7 +206,6 @@ func (l *lostAndFound) claimed(ids ...carrel.SnapshotID) {
 		delete(l.items, string(id))
 	}
 	l.mu.Unlock()
-	l.save()
 }
 
 // roots adds the root images that unclaimed snapshots need. all says that any image may be needed,
@@ -344,7 +343,6 @@ func (l *lostAndFound) Discard(ctx context.Context, id string) error {
 	l.mu.Lock()
 	delete(l.items, id)
 	l.mu.Unlock()
-	l.save()
 	l.log.Warn("an unclaimed thing was removed", "id", id, "kind", it.Kind, "found", it.Found)
 	return nil
 }

@@ -63,37 +63,36 @@ func (s *Store) matchLedger(ctx context.Context) error {
 	}
 	damaged := false
 	head, end, err := scanLedger(s.ledger.path, func(_ entry, bad bool) error { damaged = damaged || bad; return nil })
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return s.beginLedger()
-	case err != nil:
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return &carrel.Error{Op: op, Kind: carrel.Internal, Err: fmt.Errorf("%s: %w", s.ledger.path, err)}
-	case head == nil: // a ledger without a readable beginning is of no use
-		return s.beginLedger()
+	}
+	lacking := false // the file lacks what the ledger has
+	switch {
+	case head == nil: // no ledger, or one without a readable beginning
 	case head.Identity != s.identity:
-		empty, err := s.empty(ctx)
-		if err != nil {
+		if lacking, err = s.empty(ctx); err != nil {
 			return s.broken(op, err)
 		}
-		if !empty {
+		if !lacking {
 			if err := s.setAside(head.Identity); err != nil {
 				return &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
 			}
-			return s.beginLedger()
 		}
-		s.repair.Rebuilt = true
+		s.repair.Rebuilt = lacking
 	case s.change < head.From:
-		s.repair.Rebuilt = true
-	case s.change >= end:
-		if s.change > end || damaged { // the ledger missed changes, or would miss them one day
-			return s.beginLedger()
-		}
+		s.repair.Rebuilt, lacking = true, true
+	case s.change < end:
+		lacking = true
+	case s.change == end && !damaged: // both say the same
 		return s.openLedger(op)
 	}
-	if err := s.replay(ctx, head); err != nil {
-		return s.broken("put back records from the ledger", err)
+	if lacking {
+		if err := s.replay(ctx, head); err != nil {
+			return s.broken("put back records from the ledger", err)
+		}
 	}
-	return s.beginLedger()
+	s.beginLedger()
+	return nil
 }
 
 // empty reports whether the state file has no records at all.
@@ -103,7 +102,7 @@ func (s *Store) empty(ctx context.Context) (bool, error) {
 	return n == 0, err
 }
 
-// setAside moves the ledger of another state file away. Nothing is lost: carrel fsck can read it.
+// setAside moves the ledger of another state file away. A person can put it back beside its own file.
 func (s *Store) setAside(identity string) error {
 	s.repair.Foreign = s.ledger.path + "." + strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r >= 'a' && r <= 'f' {
@@ -248,10 +247,9 @@ func trimLine(f *os.File) (int64, error) {
 
 // beginLedger writes a new ledger from the state file. A disk that has no room is no error: the
 // ledger is tried again later.
-func (s *Store) beginLedger() error {
+func (s *Store) beginLedger() {
 	s.ledger.err, s.ledger.next = errNoLedger, time.Time{}
 	s.tendLedger()
-	return nil
 }
 
 // errNoLedger says that there is no ledger yet.
