@@ -18,15 +18,7 @@ type fsckResult struct {
 	Unclaimed []carrel.Unclaimed `json:"unclaimed"` // left after the command
 	Reclaimed []string           `json:"reclaimed"`
 	Deleted   []string           `json:"deleted"`
-	Failed    []failedID         `json:"failed"`
-}
-
-// failedID is one ID that a command could not deal with.
-type failedID struct {
-	ID    string `json:"id"`
-	Kind  string `json:"kind"`
-	Error string `json:"error"`
-	Hint  string `json:"hint,omitempty"`
+	Failed    []failure          `json:"failed"`
 }
 
 // fsckCommand is "carrel fsck".
@@ -59,38 +51,28 @@ Without a flag nothing is changed.`,
 // fsck lists, repairs or deletes, and prints what is left.
 func (a fsckCommands) fsck(c *cobra.Command, svc carrel.Service, repair bool, remove []string) error {
 	ctx := c.Context()
-	res := fsckResult{Reclaimed: []string{}, Deleted: []string{}, Failed: []failedID{}}
-	var first error
-	fail := func(id string, err error) {
-		res.Failed = append(res.Failed, failedID{ID: id, Kind: string(carrel.KindOf(err)), Error: err.Error(), Hint: carrel.HintOf(err)})
-		if first == nil {
-			first = err
-		}
-	}
+	res := fsckResult{Reclaimed: []string{}, Deleted: []string{}}
+	do, done, ids := svc.Discard, &res.Deleted, remove
 	if repair {
 		list, err := svc.Unclaimed(ctx)
 		if err != nil {
 			return err
 		}
+		do, done = svc.Reclaim, &res.Reclaimed
 		for _, u := range list {
-			if u.Problem != "" {
-				continue
+			if u.Problem == "" {
+				ids = append(ids, u.ID)
 			}
-			if err := svc.Reclaim(ctx, u.ID); err != nil {
-				fail(u.ID, err)
-				continue
-			}
-			res.Reclaimed = append(res.Reclaimed, u.ID)
 		}
 	}
-	for _, id := range remove {
-		if err := svc.Discard(ctx, id); err != nil {
-			fail(id, err)
-			continue
+	var first, err error
+	res.Failed, first = a.forEach(ctx, ids, func(id string) error {
+		err := do(ctx, id)
+		if err == nil {
+			*done = append(*done, id)
 		}
-		res.Deleted = append(res.Deleted, id)
-	}
-	var err error
+		return err
+	})
 	if res.Unclaimed, err = svc.Unclaimed(ctx); err != nil {
 		return err
 	}

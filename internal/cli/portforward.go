@@ -169,6 +169,16 @@ func carry(ctx context.Context, svc carrel.Service, id carrel.ID, port uint16, o
 	}
 	broken := func() { fail(); _ = inside.Close() }
 	defer context.AfterFunc(ctx, broken)()
+	copyBoth(inside, outside, broken)
+	_ = inside.Close()
+	_ = outside.Close()
+	return nil
+}
+
+// copyBoth copies between two connections until both directions have ended. The end of one direction is
+// passed on. Where that is not possible, and after an error, it calls broken, which must end both
+// connections.
+func copyBoth(a, b net.Conn, broken func()) {
 	var wg sync.WaitGroup
 	pump := func(to, from net.Conn) {
 		_, err := io.Copy(to, from)
@@ -177,12 +187,9 @@ func carry(ctx context.Context, svc carrel.Service, id carrel.ID, port uint16, o
 			broken()
 		}
 	}
-	wg.Go(func() { pump(inside, outside) })
-	wg.Go(func() { pump(outside, inside) })
+	wg.Go(func() { pump(a, b) })
+	wg.Go(func() { pump(b, a) })
 	wg.Wait()
-	_ = inside.Close()
-	_ = outside.Close()
-	return nil
 }
 
 // forwardReport describes forwardings, one line each.

@@ -135,14 +135,19 @@ of the process's output, whoever has read it. The exit status is the process's o
 	return c
 }
 
+// runningProcess returns the PID of the running process that a text means: a PID or a tag.
+func runningProcess(ctx context.Context, svc carrel.Service, id carrel.ID, text string) (int, error) {
+	found, err := processesOf(ctx, svc, id)
+	if err != nil {
+		return 0, err
+	}
+	return findProcess(found, id, text)
+}
+
 // followKept shows what is kept of a running process's output and then what comes, and takes over
 // the process's exit status.
 func (a processCommands) followKept(ctx context.Context, svc carrel.Service, id carrel.ID, text string) error {
-	found, err := processesOf(ctx, svc, id)
-	if err != nil {
-		return err
-	}
-	pid, err := findProcess(found, id, text)
+	pid, err := runningProcess(ctx, svc, id, text)
 	if err != nil {
 		return err
 	}
@@ -163,11 +168,7 @@ func (a processCommands) takeStatus(code int) {
 
 // follow shows a process's output until the process ends, and exits with its status.
 func (a processCommands) follow(ctx context.Context, svc carrel.Service, id carrel.ID, text string) error {
-	found, err := processesOf(ctx, svc, id)
-	if err != nil {
-		return err
-	}
-	pid, err := findProcess(found, id, text)
+	pid, err := runningProcess(ctx, svc, id, text)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -114,17 +113,7 @@ func lead(ctx context.Context, inside net.Conn, to string) error {
 	broken := func() { _, _ = inside.Close(), outside.Close() }
 	defer broken()
 	defer context.AfterFunc(ctx, broken)()
-	var wg sync.WaitGroup
-	pump := func(to, from net.Conn) {
-		_, err := io.Copy(to, from)
-		half, ok := to.(interface{ CloseWrite() error })
-		if err != nil || !ok || half.CloseWrite() != nil {
-			broken()
-		}
-	}
-	wg.Go(func() { pump(outside, inside) })
-	wg.Go(func() { pump(inside, outside) })
-	wg.Wait()
+	copyBoth(inside, outside, broken)
 	return nil
 }
 
