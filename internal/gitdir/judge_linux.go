@@ -195,20 +195,12 @@ func (a *Audit) followCommon(target string) {
 
 // hooks removes hooks.
 func (r *repository) hooks() {
+	if r.Hooks {
+		return
+	}
 	full := r.dir + "/hooks"
-	st, exists, old := r.old(r.fd, "hooks", r.stays)
-	if !exists || r.Hooks || r.lifted(full) {
-		return
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		if !old {
-			r.take(r.fd, full, "a link in place of hooks")
-		}
-		return
-	}
-	dir, err := straight(full)
-	if err != nil {
-		r.fail(full, err)
+	dir, old, ok := r.directory("hooks", "a link in place of hooks")
+	if !ok {
 		return
 	}
 	defer unix.Close(dir)
@@ -219,6 +211,29 @@ func (r *repository) hooks() {
 			r.take(dir, full+"/"+name, "a git hook")
 		}
 	}
+}
+
+// directory opens a directory of the repository, and reports whether it was there before the command.
+// Something else in its place is taken, with this reason, if the command put it there. ok is false if
+// there is nothing to look through.
+func (r *repository) directory(name, reason string) (fd int, old, ok bool) {
+	full := r.dir + "/" + name
+	st, exists, old := r.old(r.fd, name, r.stays)
+	if !exists || r.lifted(full) {
+		return -1, old, false
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		if !old {
+			r.take(r.fd, full, reason)
+		}
+		return -1, old, false
+	}
+	fd, err := straight(full)
+	if err != nil {
+		r.fail(full, err)
+		return -1, old, false
+	}
+	return fd, old, true
 }
 
 // list lists a directory.
@@ -272,19 +287,8 @@ func (r *repository) remotes(name string) {
 // stateDir examines the state of a stopped operation.
 func (r *repository) stateDir(name string) {
 	full := r.dir + "/" + name
-	st, exists, old := r.old(r.fd, name, r.stays)
-	if !exists || r.lifted(full) {
-		return
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		if !old {
-			r.take(r.fd, full, "a link in place of what git was doing")
-		}
-		return
-	}
-	dir, err := straight(full)
-	if err != nil {
-		r.fail(full, err)
+	dir, old, ok := r.directory(name, "a link in place of what git was doing")
+	if !ok {
 		return
 	}
 	defer unix.Close(dir)

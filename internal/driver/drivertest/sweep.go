@@ -87,19 +87,17 @@ func (s *suite) forget(t *testing.T) (kept, lost, stray *box) {
 // sweep calls Sweep.
 func (s *suite) sweep(t *testing.T, d driver.Driver, known ...carrel.ID) {
 	t.Helper()
-	sw, ok := driver.As[driver.Sweeper](d)
-	if !ok {
-		t.Fatal("the driver is no Sweeper any more")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if err := sw.Sweep(ctx, known); err != nil {
-		t.Errorf("sweep: %v", err)
-	}
+	withSweeper(t, d, func(ctx context.Context, sw driver.Sweeper) error { return sw.Sweep(ctx, known) })
 }
 
 // destroyStray calls DestroyStray.
 func (s *suite) destroyStray(t *testing.T, d driver.Driver, id carrel.ID) {
+	t.Helper()
+	withSweeper(t, d, func(ctx context.Context, sw driver.Sweeper) error { return sw.DestroyStray(ctx, id) })
+}
+
+// withSweeper calls do with a minute of time.
+func withSweeper(t *testing.T, d driver.Driver, do func(context.Context, driver.Sweeper) error) {
 	t.Helper()
 	sw, ok := driver.As[driver.Sweeper](d)
 	if !ok {
@@ -107,7 +105,7 @@ func (s *suite) destroyStray(t *testing.T, d driver.Driver, id carrel.ID) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := sw.DestroyStray(ctx, id); err != nil {
-		t.Errorf("destroy a stray: %v", err)
+	if err := do(ctx, sw); err != nil {
+		t.Errorf("sweep: %v", err)
 	}
 }
