@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 
@@ -67,17 +66,7 @@ func TestRepositoryStates(t *testing.T) {
 	for way, flags := range ways() {
 		t.Run(way, func(t *testing.T) {
 			both(t, func(t *testing.T, w *world) {
-				seed(w)
-				cases := slices.DeleteFunc(states(), func(c hostile) bool { return !c.suits(way) })
-				plantAll(w, way, flags, cases)
-				for _, c := range cases {
-					w.sub(t, c.word(), func(t *testing.T) {
-						ran, log := useGit(w, c)
-						if want := way == "unboxed"; ran != want {
-							t.Errorf("the planted program ran: %v, want %v\n%s", ran, want, log)
-						}
-					})
-				}
+				plantAndUse(t, w, way, flags, states())
 			})
 		})
 	}

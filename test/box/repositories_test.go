@@ -178,6 +178,22 @@ func ways() map[string][]string {
 	return map[string][]string{"unboxed": nil, "plain": nil, "overlay": {"--overlay", "--apply"}, "gvisor": {"--tier", "gvisor"}, "sim": {"--tier", "sim"}}
 }
 
+// plantAndUse has a box of one kind plant the cases that suit it, and uses git on each one outside. A
+// planted program may run only if there was no box.
+func plantAndUse(t *testing.T, w *world, way string, flags []string, all []hostile) {
+	seed(w)
+	cases := slices.DeleteFunc(all, func(c hostile) bool { return !c.suits(way) })
+	plantAll(w, way, flags, cases)
+	for _, c := range cases {
+		w.sub(t, c.word(), func(t *testing.T) {
+			ran, log := useGit(w, c)
+			if want := way == "unboxed"; ran != want {
+				t.Errorf("the planted program ran: %v, want %v\n%s", ran, want, log)
+			}
+		})
+	}
+}
+
 // TestRepositories runs the real git in the files that a box left. No planted program may run.
 func TestRepositories(t *testing.T) {
 	_, err := exec.LookPath("git")
@@ -186,17 +202,7 @@ func TestRepositories(t *testing.T) {
 		for way, flags := range ways() {
 			t.Run(way, func(t *testing.T) {
 				both(t, func(t *testing.T, w *world) {
-					seed(w)
-					cases := slices.DeleteFunc(hostiles(), func(c hostile) bool { return !c.suits(way) })
-					plantAll(w, way, flags, cases)
-					for _, c := range cases {
-						w.sub(t, c.word(), func(t *testing.T) {
-							ran, log := useGit(w, c)
-							if want := way == "unboxed"; ran != want {
-								t.Errorf("the planted program ran: %v, want %v\n%s", ran, want, log)
-							}
-						})
-					}
+					plantAndUse(t, w, way, flags, hostiles())
 				})
 			})
 		}

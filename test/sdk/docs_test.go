@@ -1,15 +1,12 @@
 package sdk
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // pages are those whose blocks are run. README.md has a test of its own.
@@ -49,18 +46,7 @@ var checks = []struct{ line, command string }{
 // daemon, and gives each block of settings to the command that reads it. A block of a session must
 // show just what its commands print.
 func TestDocs(t *testing.T) {
-	var err error
-	if os.Getuid() != 0 {
-		err = errors.New("a network of its own takes root")
-	}
-	testenv.Need(t, "root", err)
-	bin, err := filepath.Abs("../../bin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(bin + "/carrel"); err != nil {
-		t.Fatalf("%v (build it with: make build)", err)
-	}
+	bin := needBuild(t)
 	home, err := os.MkdirTemp("/srv", "carrel-docs.")
 	if err != nil {
 		t.Fatal(err)

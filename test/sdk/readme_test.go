@@ -57,22 +57,28 @@ var wants = map[string]string{
 	"carrel run -- npm test":              `(?s)tests passed.*claude was here.*upgraded`,
 }
 
-// TestReadme runs all that README.md tells its readers to type, from top to bottom: the shell
-// blocks in one session, the programs between them as files. The machine has nothing of Carrel's
-// yet: an empty home directory, and its own network in which no port is taken.
-func TestReadme(t *testing.T) {
+// needBuild returns the directory of the built programs. The caller needs root for a network of its own.
+func needBuild(t *testing.T) (bin string) {
+	t.Helper()
 	var err error
 	if os.Getuid() != 0 {
 		err = errors.New("a network of its own takes root")
 	}
 	testenv.Need(t, "root", err)
-	bin, err := filepath.Abs("../../bin")
-	if err != nil {
+	if bin, err = filepath.Abs("../../bin"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(bin + "/carrel"); err != nil {
 		t.Fatalf("%v (build it with: make build)", err)
 	}
+	return bin
+}
+
+// TestReadme runs all that README.md tells its readers to type, from top to bottom: the shell
+// blocks in one session, the programs between them as files. The machine has nothing of Carrel's
+// yet: an empty home directory, and its own network in which no port is taken.
+func TestReadme(t *testing.T) {
+	bin := needBuild(t)
 	nodeTests("*")(t) // these install the SDKs
 	pythonTests("test_sync*.py")(t)
 	home, err := os.MkdirTemp("/srv", "carrel-readme.") // a box has its own /tmp and /var/tmp
