@@ -28,10 +28,10 @@ type Computer interface {
 	// Dial opens a byte stream to a port inside, on any of its addresses,
 	// loopback included.
 	Dial(ctx context.Context, port uint16) (net.Conn, error)
-	// Listen listens on the sandbox's own 127.0.0.1, so that programs inside reach whoever holds the
-	// listener. Port 0 is a free one, which Addr names. ctx bounds the opening only. The listener
-	// and its connections end with Close, and when the sandbox is paused. Errors: Conflict when the
-	// port is taken, Unsupported in a simulated sandbox.
+	// Listen listens on the sandbox's own 127.0.0.1, so that programs inside reach whoever holds
+	// the listener. Port 0 is a free one, which Addr names. ctx bounds the opening only. The
+	// listener and its connections end with Close, and when the sandbox is paused. Errors: Conflict
+	// when the port is taken, Unsupported in a simulated sandbox.
 	Listen(ctx context.Context, port uint16) (net.Listener, error)
 }
 

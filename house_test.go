@@ -282,8 +282,8 @@ func waits(loop ast.Node) bool {
 	return sleeps && ends
 }
 
-// TestNothingIsLarge fails if git tracks a file of more than a megabyte: a program that somebody built
-// in the checkout, say.
+// TestNothingIsLarge fails if git tracks a file of more than a megabyte: a program that somebody
+// built in the checkout, say.
 func TestNothingIsLarge(t *testing.T) {
 	out, err := exec.Command("git", "ls-files", "-z").Output()
 	if err != nil {

@@ -37,7 +37,8 @@ type ProcessRecord struct {
 
 // OutputQuery asks for a piece of a process's output.
 type OutputQuery struct {
-	// Process is a PID, or else a tag. Of several it is the youngest that runs, or else the youngest.
+	// Process is a PID, or else a tag. Of several it is the youngest that runs, or else the
+	// youngest.
 	Process string
 	// Serial, unless 0, is the process's serial number, and Process does not count.
 	Serial int64

@@ -164,9 +164,9 @@ type Metric struct {
 	MemCache   int64     `json:"memCache"`   // bytes
 	DiskUsed   int64     `json:"diskUsed"`   // bytes
 	DiskTotal  int64     `json:"diskTotal"`  // bytes
-	// NetSent and NetReceived are the bytes that the sandbox sent and received on its link, since it was
-	// made, resumed, or adopted by the present daemon. They include what its owner does with it:
-	// commands, files and visits to its ports.
+	// NetSent and NetReceived are the bytes that the sandbox sent and received on its link, since
+	// it was made, resumed, or adopted by the present daemon. They include what its owner does with
+	// it: commands, files and visits to its ports.
 	NetSent     int64 `json:"netSent"`
 	NetReceived int64 `json:"netReceived"`
 }

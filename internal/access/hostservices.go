@@ -8,8 +8,8 @@ import (
 )
 
 // HostServices says which callers may let their sandboxes reach services on this machine's own
-// loopback (policy.HostName). Programs that listen there trust whoever connects: a key that may make
-// sandboxes is not meant to reach them. The zero value is nobody.
+// loopback (policy.HostName). Programs that listen there trust whoever connects: a key that may
+// make sandboxes is not meant to reach them. The zero value is nobody.
 type HostServices int
 
 // The values.

@@ -55,7 +55,8 @@ type programsIn struct {
 	} `json:"programs"`
 }
 
-// programLine is one line for who provides programs: the first names the session, each other a call.
+// programLine is one line for who provides programs: the first names the session, each other a
+// call.
 type programLine struct {
 	Session string         `json:"session,omitempty"`
 	Call    string         `json:"call,omitempty"`

@@ -16,8 +16,9 @@ import (
 // insideFiles is how many files the repository has in which work is measured inside of boxes.
 const insideFiles = 5000
 
-// insideScript does what agents do all day, and prints how long each took. It runs in one box from beginning to end, so that no start is in its figures.
-// What a box does not let it do it leaves out.
+// insideScript does what agents do all day, and prints how long each took. It runs in one box from
+// beginning to end, so that no start is in its figures. What a box does not let it do it leaves
+// out.
 const insideScript = `import os, socket, subprocess, sys, time
 n, only = int(sys.argv[1]), sys.argv[2:]
 def show(name, f):
@@ -77,7 +78,8 @@ var insideWorks = []struct {
 	{"tcp", "connect to a port of its own", 0},
 }
 
-// inside measures work inside of boxes that run already, beside the same work outside and in the peers' boxes, in turns.
+// inside measures work inside of boxes that run already, beside the same work outside and in the
+// peers' boxes, in turns.
 func (b *runBench) inside(ctx context.Context) ([]row, error) {
 	old := b.work
 	b.work = filepath.Join(b.dir, "home", "inside")
@@ -126,7 +128,8 @@ func (b *runBench) inside(ctx context.Context) ([]row, error) {
 	return rows, nil
 }
 
-// insideOnce runs the script in one way, all of it or some of its works, and adds what it says to took.
+// insideOnce runs the script in one way, all of it or some of its works, and adds what it says to
+// took.
 func (b *runBench) insideOnce(ctx context.Context, c *contestant, took map[string]map[string][]float64, only ...string) error {
 	line := append(slices.Clone(c.prefix), "python3", filepath.Join(b.dir, "home", "inside.py"), strconv.Itoa(max(b.o.samples(1000), 50)))
 	line = append(line, only...)
@@ -173,7 +176,8 @@ func (b *runBench) repository(ctx context.Context, files, dirs int) error {
 	return nil
 }
 
-// allowed compares how long it takes until a command that does nothing has ended in a box with a network.
+// allowed compares how long it takes until a command that does nothing has ended in a box with a
+// network.
 func (b *runBench) allowed(ctx context.Context) ([]row, error) {
 	bare := &contestant{name: "bare"}
 	ours := &contestant{name: "carrel run --allow", prefix: []string{b.carrel, "run", "--allow", "example.com", "--"}}

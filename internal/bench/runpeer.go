@@ -39,7 +39,8 @@ func (b *runBench) peers(ctx context.Context) []*contestant {
 	return list
 }
 
-// peersWithNetwork are those that work here with a network. bwrap gives the machine's own, the others what goes through their proxies.
+// peersWithNetwork are those that work here with a network. bwrap gives the machine's own, the
+// others what goes through their proxies.
 func (b *runBench) peersWithNetwork(ctx context.Context) []*contestant {
 	var list []*contestant
 	for _, c := range b.peers(ctx) {

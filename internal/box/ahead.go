@@ -11,14 +11,16 @@ import (
 // starting the process that builds it, and a machine has more than one processor. So both begin at
 // once.
 //
-// It has the namespaces of a box with a network of its own, Closed or Wired. For another one it is of no use, and is ended.
+// It has the namespaces of a box with a network of its own, Closed or Wired. For another one it is
+// of no use, and is ended.
 type Ahead struct {
 	ready chan struct{} // closed when the stage runs or has failed
 	mu    sync.Mutex
 	b     *Box // nil after it was taken or closed
 }
 
-// aheadArg is the stage's argument by which it knows that its order comes later; the next one is the network.
+// aheadArg is the stage's argument by which it knows that its order comes later; the next one is
+// the network.
 const aheadArg = "ahead"
 
 // StartAhead starts a stage of that program and returns at once. It reports no error: if it failed,

@@ -52,9 +52,9 @@ func (b *builder) wire() error {
 	return nil
 }
 
-// makeLink makes the link. The host's process learns of the box's end in another way, and closes its
-// file then. So the device may be in the box's own namespace. A link without a TAP device moves this
-// thread to another namespace than the others are in.
+// makeLink makes the link. The host's process learns of the box's end in another way, and closes
+// its file then. So the device may be in the box's own namespace. A link without a TAP device moves
+// this thread to another namespace than the others are in.
 func (b *builder) makeLink() error {
 	f, err := tap.Setup(tap.Config{Here: true})
 	if err != nil {

@@ -73,7 +73,8 @@ func detach() error {
 	return nil
 }
 
-// inside reports whether an earlier mount shows mount i's target. A Tmpfs does not show it: it is empty.
+// inside reports whether an earlier mount shows mount i's target. A Tmpfs does not show it: it is
+// empty.
 func (b *builder) inside(i int) bool {
 	target := b.Spec.Mounts[i].Target
 	var nearest Mount

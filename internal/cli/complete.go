@@ -75,8 +75,8 @@ func (a completions) sandboxes(n naming) offer {
 	}
 }
 
-// processes offers sandboxes first, and then the processes of the one that was named: those that run and,
-// with ended, those whose output is kept.
+// processes offers sandboxes first, and then the processes of the one that was named: those that
+// run and, with ended, those whose output is kept.
 func (a completions) processes(n naming, ended bool) offer {
 	return func(c *cobra.Command, args []string, begun string) (out []string, _ cobra.ShellCompDirective) {
 		switch len(args) {

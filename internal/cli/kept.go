@@ -16,9 +16,9 @@ const keptWait = 15 * time.Second
 // tailMost is how many bytes --tail holds, at most, to find the last lines among them.
 const tailMost = 2 << 20
 
-// printOutput prints what a sandbox keeps of a process's output, and with follow what comes until the
-// process's end. With lines above 0 it begins with the last lines. It returns what is known of the
-// process.
+// printOutput prints what a sandbox keeps of a process's output, and with follow what comes until
+// the process's end. With lines above 0 it begins with the last lines. It returns what is known of
+// the process.
 func (a processCommands) printOutput(ctx context.Context, svc carrel.Service, id carrel.ID, name string, follow bool, lines int) (carrel.ProcessRecord, error) {
 	comp, all, err := recordsOf(ctx, svc, id)
 	if err != nil {

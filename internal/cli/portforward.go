@@ -175,9 +175,9 @@ func carry(ctx context.Context, svc carrel.Service, id carrel.ID, port uint16, o
 	return nil
 }
 
-// copyBoth copies between two connections until both directions have ended. The end of one direction is
-// passed on. Where that is not possible, and after an error, it calls broken, which must end both
-// connections.
+// copyBoth copies between two connections until both directions have ended. The end of one
+// direction is passed on. Where that is not possible, and after an error, it calls broken, which
+// must end both connections.
 func copyBoth(a, b net.Conn, broken func()) {
 	var wg sync.WaitGroup
 	pump := func(to, from net.Conn) {

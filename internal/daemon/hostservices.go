@@ -9,8 +9,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/config"
 )
 
-// ownPorts are the ports of the daemon's own doors. No sandbox reaches them, whatever its policy says.
-// It is safe for concurrent use.
+// ownPorts are the ports of the daemon's own doors. No sandbox reaches them, whatever its policy
+// says. It is safe for concurrent use.
 type ownPorts struct {
 	mu  sync.Mutex
 	set map[uint16]bool
@@ -41,8 +41,8 @@ func (o *ownPorts) has(port uint16) bool {
 	return o.set[port]
 }
 
-// hostServices says whose sandboxes may reach services of this machine. A daemon that others than this
-// machine's users reach opens none, unless it is told to in so many words.
+// hostServices says whose sandboxes may reach services of this machine. A daemon that others than
+// this machine's users reach opens none, unless it is told to in so many words.
 func hostServices(mode string, listening net.Addr) access.HostServices {
 	switch mode {
 	case config.HostServicesAll:

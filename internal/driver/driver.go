@@ -147,7 +147,8 @@ type Exit struct {
 	Time    time.Time
 }
 
-// Programmer is an optional part of a Driver whose sandboxes' programs are functions of this process.
+// Programmer is an optional part of a Driver whose sandboxes' programs are functions of this
+// process.
 type Programmer interface {
 	// Provide puts programs into a sandbox until the caller calls release. The sandbox need not
 	// have an instance at that moment. The caller has checked the programs. Errors: Conflict for a
@@ -179,8 +180,8 @@ type Sweeper interface {
 	// another root on the same host. The service calls it once, after the recoveries and before the
 	// first Create. It goes on after an error and returns all errors joined.
 	Sweep(ctx context.Context, known []carrel.ID) error
-	// DestroyStray ends one sandbox whose handle is lost, and removes what Sweep would remove of it. An
-	// unknown ID is no error. The driver must have no instance of the sandbox.
+	// DestroyStray ends one sandbox whose handle is lost, and removes what Sweep would remove of
+	// it. An unknown ID is no error. The driver must have no instance of the sandbox.
 	DestroyStray(ctx context.Context, id carrel.ID) error
 }
 
@@ -241,8 +242,9 @@ type RestoreOptions struct {
 	// Later allows the driver to read, for at least this time, only the content that the sandbox
 	// waits for, so that other sandboxes can start. A driver may still read everything at once.
 	Later time.Duration
-	// SameBoot: the sandbox goes on where it was paused, and keeps the name of its boot (/proc/sys/kernel/random/boot_id).
-	// Without it a memory draws a new one before its programs go on, as a boot does. A driver without memory boots always.
+	// SameBoot: the sandbox goes on where it was paused, and keeps the name of its boot
+	// (/proc/sys/kernel/random/boot_id). Without it a memory draws a new one before its programs go
+	// on, as a boot does. A driver without memory boots always.
 	SameBoot bool
 }
 

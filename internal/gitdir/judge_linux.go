@@ -213,9 +213,9 @@ func (r *repository) hooks() {
 	}
 }
 
-// directory opens a directory of the repository, and reports whether it was there before the command.
-// Something else in its place is taken, with this reason, if the command put it there. ok is false if
-// there is nothing to look through.
+// directory opens a directory of the repository, and reports whether it was there before the
+// command. Something else in its place is taken, with this reason, if the command put it there. ok
+// is false if there is nothing to look through.
 func (r *repository) directory(name, reason string) (fd int, old, ok bool) {
 	full := r.dir + "/" + name
 	st, exists, old := r.old(r.fd, name, r.stays)

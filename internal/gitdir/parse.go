@@ -2,7 +2,8 @@ package gitdir
 
 import "strings"
 
-// Entry is one setting of a git configuration. Section and Key are in lower case, as git compares them.
+// Entry is one setting of a git configuration. Section and Key are in lower case, as git compares
+// them.
 type Entry struct {
 	Section string
 	Sub     string // the subsection, as it is written

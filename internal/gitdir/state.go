@@ -25,8 +25,9 @@ var stateFiles = map[string]string{
 	"BISECT_LOG": "bisectlog", "BISECT_NAMES": "plain", "BISECT_TERMS": "plain", "BISECT_START": "plain", "BISECT_RUN": "none",
 }
 
-// shapes are patterns for the content of state files that run no program. They are compiled when the
-// first such file is looked at. Most boxes end without one, and compiling takes a tenth of their time.
+// shapes are patterns for the content of state files that run no program. They are compiled when
+// the first such file is looked at. Most boxes end without one, and compiling takes a tenth of
+// their time.
 var shapes = sync.OnceValue(func() map[string]*regexp.Regexp {
 	return map[string]*regexp.Regexp{
 		"none":     regexp.MustCompile(`^$`),

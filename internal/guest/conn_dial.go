@@ -57,8 +57,8 @@ func (c *Conn) tunnel(ctx context.Context, port uint16) (net.Conn, error) {
 // maxUnstreamed bounds the body of an answer other than a stream.
 const maxUnstreamed = 64 << 10
 
-// upgrade asks the guest to make a stream of a connection. Without a stream it returns the answer, whose
-// body has been read.
+// upgrade asks the guest to make a stream of a connection. Without a stream it returns the answer,
+// whose body has been read.
 func (c *Conn) upgrade(ctx context.Context, path string) (_ net.Conn, resp *http.Response, err error) {
 	raw, err := c.dial(ctx, carrel.GuestPort)
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// The other direction of a tunnel: GET ListenPath + port with "Upgrade: carrel-tunnel" has the guest
-// listen on the sandbox's 127.0.0.1 until that connection ends. The answer is 101 with the port in
-// PortHeader, and then a line with an ID for each connection that comes, which the host takes
-// within ten seconds by GET AcceptedPath + ID, upgraded likewise. Both want the access token and
-// are for the host alone.
+// The other direction of a tunnel: GET ListenPath + port with "Upgrade: carrel-tunnel" has the
+// guest listen on the sandbox's 127.0.0.1 until that connection ends. The answer is 101 with the
+// port in PortHeader, and then a line with an ID for each connection that comes, which the host
+// takes within ten seconds by GET AcceptedPath + ID, upgraded likewise. Both want the access token
+// and are for the host alone.
 const (
 	ListenPath   = "/carrel/listen/"
 	AcceptedPath = "/carrel/accepted/"

@@ -225,8 +225,9 @@ func (p *Policy) Injections() []carrel.Injection {
 // authority.
 func (p *Policy) Opens() bool { return p.opens }
 
-// Passes reports whether a policy is valid and only lets connections pass or not: nothing is put into requests, no TLS is opened and no
-// proxy used. A sandbox with such a one need be told nothing before it starts.
+// Passes reports whether a policy is valid and only lets connections pass or not: nothing is put
+// into requests, no TLS is opened and no proxy used. A sandbox with such a one need be told nothing
+// before it starts.
 func Passes(rules carrel.Policy) bool {
 	p, err := Compile(carrel.Network{Policy: &rules})
 	return err == nil && !p.opens && p.proxy == nil && len(p.inject.list) == 0

@@ -10,10 +10,10 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// A service of the host is what listens on the loopback of the machine that a sandbox runs on. Every
-// other rule leaves that machine out of reach. One rule opens it: it allows [HostName], alone, and lists
-// each port. Inside, the name has the address [HostAddr], which is nothing but a word for it: no
-// packet goes there, and nothing else leads to the host's loopback.
+// A service of the host is what listens on the loopback of the machine that a sandbox runs on.
+// Every other rule leaves that machine out of reach. One rule opens it: it allows [HostName],
+// alone, and lists each port. Inside, the name has the address [HostAddr], which is nothing but a
+// word for it: no packet goes there, and nothing else leads to the host's loopback.
 const HostName = "host.carrel.internal"
 
 // HostAddr is the address of [HostName] inside.
@@ -68,8 +68,8 @@ func checkForHost(at string, r *rule, dests []destination) *fault {
 	return nil
 }
 
-// openHost opens the ports of the last rule, which is for the host. A rule before it that denies the
-// name, or everything, wins.
+// openHost opens the ports of the last rule, which is for the host. A rule before it that denies
+// the name, or everything, wins.
 func (p *Policy) openHost(at string) *fault {
 	last := &p.rules[len(p.rules)-1]
 	for _, port := range last.ports {
@@ -106,8 +106,8 @@ func (p *Policy) hostRule(port uint16) *rule {
 	return nil
 }
 
-// toHost reports whether a flow is for a service of the host: it goes to the host's address. Where no
-// address is known, as when a policy is explained, the name tells.
+// toHost reports whether a flow is for a service of the host: it goes to the host's address. Where
+// no address is known, as when a policy is explained, the name tells.
 func (f *known) toHost() bool {
 	if f.Addr.IsValid() {
 		return f.addr == HostAddr
@@ -155,8 +155,8 @@ func hostHint(port uint16) string {
 // HostHint says how to ask for a service of the host instead of an address of the host.
 func HostHint(port uint16) string { return hostHint(port) }
 
-// HostInstead returns the destination to allow for someone who was refused this machine itself, by an
-// address or by a name that other systems have for it; "" for any other refusal.
+// HostInstead returns the destination to allow for someone who was refused this machine itself, by
+// an address or by a name that other systems have for it; "" for any other refusal.
 func HostInstead(d carrel.Decision) string {
 	name, _ := canonical(d.Name)
 	switch d.Rule {

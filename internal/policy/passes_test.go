@@ -7,7 +7,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// TestPasses: a policy for which a sandbox must be told something before it starts does not pass for a plain one.
+// TestPasses: a policy for which a sandbox must be told something before it starts does not pass
+// for a plain one.
 func TestPasses(t *testing.T) {
 	hosts := carrel.Rule{Allow: []string{"example.com", "*.example.org"}}
 	for name, c := range map[string]struct {

@@ -138,8 +138,9 @@ func overBy(bx *box.Box, most time.Duration) bool {
 	}
 }
 
-// loseWay ends a box that has lost its network because the process that carries it broke down, and returns what says so afterwards. That of a
-// box that was over by then has nothing to carry any more.
+// loseWay ends a box that has lost its network because the process that carries it broke down, and
+// returns what says so afterwards. That of a box that was over by then has nothing to carry any
+// more.
 func loseWay(way Wire, bx *box.Box) (lost func() error) {
 	c, ok := way.(*carrier)
 	if !ok {

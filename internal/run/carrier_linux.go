@@ -18,12 +18,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// The network stack of a box with a network is in the whole program, which takes longer to start than a box does. So the small
-// one builds the box, and has the whole one started beside it as the carrier: the process that carries the box's network. The command does not wait for
-// it; what it sends lies in the link until the carrier reads it.
+// The network stack of a box with a network is in the whole program, which takes longer to start
+// than a box does. So the small one builds the box, and has the whole one started beside it as the
+// carrier: the process that carries the box's network. The command does not wait for it; what it
+// sends lies in the link until the carrier reads it.
 //
-// The two talk over a socket of datagrams. The runner sends its order in a memory file, and then the link; the carrier sends carrierWords.
-// When the runner's end closes, however that happens, the carrier ends.
+// The two talk over a socket of datagrams. The runner sends its order in a memory file, and then
+// the link; the carrier sends carrierWords. When the runner's end closes, however that happens, the
+// carrier ends.
 
 // CarrierName is argv[0] of the carrier.
 const CarrierName = "carrel-carrier"
@@ -115,8 +117,9 @@ func (c *carrier) start(whole func() (*os.File, error)) error {
 	return nil
 }
 
-// carried reports whether a policy can be carried by another process: it puts nothing into requests, whose values would have to go there, and
-// opens no TLS, for which the box must know the authority before it starts.
+// carried reports whether a policy can be carried by another process: it puts nothing into
+// requests, whose values would have to go there, and opens no TLS, for which the box must know the
+// authority before it starts.
 func carried(p carrel.Policy) bool {
 	return policy.Passes(p)
 }
@@ -176,7 +179,8 @@ func (c *carrier) Authority() []byte { return nil }
 // Env implements Wire: so is one that puts in secrets.
 func (c *carrier) Env() map[string]string { return nil }
 
-// Attach implements Wire. It does not wait: whether the carrier could attach the link is heard by Broken.
+// Attach implements Wire. It does not wait: whether the carrier could attach the link is heard by
+// Broken.
 func (c *carrier) Attach(_ context.Context, link *os.File) error {
 	defer link.Close() // the carrier has it, and the device ends with that
 	return sendOne(c.socket, []byte{'l'}, int(link.Fd()))
@@ -185,7 +189,8 @@ func (c *carrier) Attach(_ context.Context, link *os.File) error {
 // Broken gets an error when the box has lost its network.
 func (c *carrier) Broken() <-chan error { return c.broken }
 
-// Close implements Wire: it ends the carrier when that has told all that it decided. One that has no link yet has decided nothing.
+// Close implements Wire: it ends the carrier when that has told all that it decided. One that has
+// no link yet has decided nothing.
 func (c *carrier) Close() error {
 	c.once.Do(func() {
 		<-c.started
@@ -216,7 +221,8 @@ func (c *carrier) Close() error {
 	return nil
 }
 
-// Carry is the carrier's part: it carries with the wire that open makes, and returns when it has nothing more to carry.
+// Carry is the carrier's part: it carries with the wire that open makes, and returns when it has
+// nothing more to carry.
 func Carry(open func(WireOptions) (Wire, error)) {
 	unix.CloseOnExec(carrierFD)
 	var mu sync.Mutex

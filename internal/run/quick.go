@@ -12,8 +12,10 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Quick runs "carrel run" for args (those after "run"), if it can be done without what the rest of the program is for, and
-// reports whether it did. stage and whole open the programs of the stage and of all the rest. What it can't do, wrong flags and --help among it, it leaves undone for the command line.
+// Quick runs "carrel run" for args (those after "run"), if it can be done without what the rest of
+// the program is for, and reports whether it did. stage and whole open the programs of the stage
+// and of all the rest. What it can't do, wrong flags and --help among it, it leaves undone for the
+// command line.
 func Quick(args []string, stage, whole func() (*os.File, error)) (code int, done bool) {
 	fs := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)

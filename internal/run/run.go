@@ -36,7 +36,8 @@ type Deps struct {
 	// Last means that this process ends after the run. It leaves the clean-up of its resources to
 	// the kernel.
 	Last bool
-	// Wire makes what a box with a network needs. Where it is nil, Whole opens the whole program, which can do that beside this one.
+	// Wire makes what a box with a network needs. Where it is nil, Whole opens the whole program,
+	// which can do that beside this one.
 	Wire  func(WireOptions) (Wire, error)
 	Whole func() (*os.File, error)
 	// Tier runs a command in a sandbox of another tier.

@@ -45,7 +45,8 @@ func (l late) Attach(ctx context.Context, link *os.File) error {
 	return l.Wire.Attach(ctx, link)
 }
 
-// TestFasterThanItsLink runs commands that have ended before their box's link is attached, at which nobody is any more: their exit status counts.
+// TestFasterThanItsLink runs commands that have ended before their box's link is attached, at which
+// nobody is any more: their exit status counts.
 func TestFasterThanItsLink(t *testing.T) {
 	testenv.Need(t, "box", box.Probe(t.Context()))
 	wire := func(o run.WireOptions) (run.Wire, error) {

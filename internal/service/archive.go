@@ -31,9 +31,9 @@ type archive struct {
 	lost     *lostAndFound
 }
 
-// loadIndex reads the records. It removes contents that have a tombstone: their deletion was asked for,
-// or a service died before it wrote their record. It keeps all other contents without a record, because
-// records can be lost.
+// loadIndex reads the records. It removes contents that have a tombstone: their deletion was asked
+// for, or a service died before it wrote their record. It keeps all other contents without a
+// record, because records can be lost.
 func (ar *archive) loadIndex(ctx context.Context) error {
 	if ar.opts.Snapshots == nil {
 		return nil
@@ -102,8 +102,8 @@ func (ar *archive) keep(ctx context.Context, b *box, w wish) (state.SnapshotReco
 		return state.SnapshotRecord{}, err
 	}
 	defer func() { _ = draft.Discard() }() // does nothing after a commit
-	// A service that dies between the content and its record must not leave the content for ever. This
-	// write takes its time beside the driver's work.
+	// A service that dies between the content and its record must not leave the content for ever.
+	// This write takes its time beside the driver's work.
 	buried := make(chan error, 1)
 	go func() { buried <- ar.opts.Store.Apply(ctx, state.Change{Bury: []carrel.SnapshotID{id}}) }()
 	stop := draft.WriteBack()

@@ -177,8 +177,8 @@ func (j *journal) Events(ctx context.Context, after int64) iter.Seq2[carrel.Even
 	}
 }
 
-// tombstoneAge is how long the deletion of a record is remembered. A leftover is removed within this
-// time, or at the next start.
+// tombstoneAge is how long the deletion of a record is remembered. A leftover is removed within
+// this time, or at the next start.
 const tombstoneAge = 30 * 24 * time.Hour
 
 // trim removes old events now and then, until the service closes.

@@ -141,9 +141,9 @@ func (r *recovery) recoverOne(ctx context.Context, rec state.Record) (kept bool,
 	return true, nil
 }
 
-// pausedLater finds the content of a pause that a sandbox's record does not know. The record is older
-// than the pause, or the machine stopped before the record was written. The sandbox is then paused
-// there.
+// pausedLater finds the content of a pause that a sandbox's record does not know. The record is
+// older than the pause, or the machine stopped before the record was written. The sandbox is then
+// paused there.
 func (r *recovery) pausedLater(ctx context.Context, rec state.Record) bool {
 	sr, ok := r.lost.lastPause(rec.Sandbox.ID)
 	if had, there := r.snaps.Get(rec.Paused); !ok || there && had.Snapshot.Created.After(sr.Snapshot.Created) {
@@ -250,8 +250,9 @@ func (r *recovery) reintroduce(b *box, l *line) {
 	}
 }
 
-// sweep removes everything of sandboxes that are dead: that had a record when this service began, or
-// have a tombstone. It keeps known sandboxes, and those that have neither a record nor a tombstone.
+// sweep removes everything of sandboxes that are dead: that had a record when this service began,
+// or have a tombstone. It keeps known sandboxes, and those that have neither a record nor a
+// tombstone.
 func (r *recovery) sweep(ctx context.Context, known, dead []carrel.ID) {
 	entries, err := os.ReadDir(r.opts.Dir)
 	if err != nil { // nobody can say which sandboxes to keep

@@ -43,8 +43,8 @@ const (
 	reasonSandbox = "the sandbox is there, and no record of it: the records were lost, or are older than it"
 )
 
-// lostAndFound keeps what a start of the service finds and has no record of. Nothing of it is removed
-// because its record is missing: the record may have been lost.
+// lostAndFound keeps what a start of the service finds and has no record of. Nothing of it is
+// removed because its record is missing: the record may have been lost.
 type lostAndFound struct {
 	opts    *Options
 	log     *slog.Logger
@@ -67,8 +67,8 @@ type lostItem struct {
 	record *state.SnapshotRecord // what a snapshot says of itself
 }
 
-// load reads since when things have been unclaimed. A damaged file costs these times only: everything
-// then counts as found today.
+// load reads since when things have been unclaimed. A damaged file costs these times only:
+// everything then counts as found today.
 func (l *lostAndFound) load() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -177,8 +177,8 @@ func (l *lostAndFound) announce() {
 	}
 }
 
-// lastPause returns the unclaimed snapshot at which a sandbox was paused, if it is the newest of the
-// sandbox's unclaimed snapshots.
+// lastPause returns the unclaimed snapshot at which a sandbox was paused, if it is the newest of
+// the sandbox's unclaimed snapshots.
 func (l *lostAndFound) lastPause(id carrel.ID) (state.SnapshotRecord, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -50,8 +50,8 @@ func lostDen(t *testing.T) *den {
 	})
 }
 
-// next closes the service and opens another one on the same directories. With fresh, all records are
-// lost in between.
+// next closes the service and opens another one on the same directories. With fresh, all records
+// are lost in between.
 func (d *den) next(t *testing.T, fresh bool) {
 	t.Helper()
 	if err := d.Close(); err != nil {
@@ -80,8 +80,9 @@ func (d *den) unclaimedIDs(t *testing.T) []string {
 	return ids
 }
 
-// TestRecordsLost loses all records under a paused sandbox, a running one and a snapshot that was asked
-// for. Nothing is deleted or killed. A repair brings the paused sandbox and the snapshots back.
+// TestRecordsLost loses all records under a paused sandbox, a running one and a snapshot that was
+// asked for. Nothing is deleted or killed. A repair brings the paused sandbox and the snapshots
+// back.
 func TestRecordsLost(t *testing.T) {
 	d := lostDen(t)
 	paused := d.create(t, carrel.CreateOptions{Timeout: time.Hour, Metadata: map[string]string{"k": "v"}, Env: map[string]string{"A": "b"}})
@@ -222,8 +223,8 @@ func copyRecords(t *testing.T, from, to state.Store) {
 	}
 }
 
-// TestDeletedStaysDeleted shows that a deletion that a caller asked for is finished by the next service,
-// although the content has no record.
+// TestDeletedStaysDeleted shows that a deletion that a caller asked for is finished by the next
+// service, although the content has no record.
 func TestDeletedStaysDeleted(t *testing.T) {
 	d := lostDen(t)
 	sb := d.create(t, carrel.CreateOptions{Timeout: time.Hour})
@@ -251,8 +252,8 @@ func TestDeletedStaysDeleted(t *testing.T) {
 	}
 }
 
-// TestUnclaimedDamage lists a content whose manifest says nothing useful, refuses to reclaim it, and
-// deletes it on request.
+// TestUnclaimedDamage lists a content whose manifest says nothing useful, refuses to reclaim it,
+// and deletes it on request.
 func TestUnclaimedDamage(t *testing.T) {
 	d := lostDen(t)
 	sb := d.create(t, carrel.CreateOptions{Timeout: time.Hour})
@@ -283,7 +284,8 @@ func TestUnclaimedDamage(t *testing.T) {
 	}
 }
 
-// TestNeverAnnounced removes the content of a snapshot whose service died before it wrote the record.
+// TestNeverAnnounced removes the content of a snapshot whose service died before it wrote the
+// record.
 func TestNeverAnnounced(t *testing.T) {
 	d := lostDen(t)
 	sb := d.create(t, carrel.CreateOptions{Timeout: time.Hour})

@@ -173,7 +173,8 @@ func raise(dirs map[string]bool, roots []string) bool {
 	return true
 }
 
-// mounted are directories in which other disks and machines are mounted, and what servers serve lies. They are often large, and may be slow.
+// mounted are directories in which other disks and machines are mounted, and what servers serve
+// lies. They are often large, and may be slow.
 var mounted = []string{"/srv", "/mnt", "/media"}
 
 // people returns directories that are searched although nobody named them: the home, and the

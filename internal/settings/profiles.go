@@ -21,8 +21,8 @@ func agent(name, description string, write []string, presets string, hosts, env 
 	}}
 }
 
-// makes adds directories that the agent's first run finds made: it could not make them itself where only they are writable. One
-// that is not among those that it writes only has to be there.
+// makes adds directories that the agent's first run finds made: it could not make them itself where
+// only they are writable. One that is not among those that it writes only has to be there.
 func (p Profile) makes(dirs ...string) Profile {
 	for _, dir := range dirs {
 		p.Settings.Write.Made = append(p.Settings.Write.Made, Made{Path: dir})
@@ -50,7 +50,8 @@ func agents() []Profile {
 			"gemini", []string{"cloudcode-pa.googleapis.com", "oauth2.googleapis.com", "accounts.google.com", "play.googleapis.com"}, []string{"GEMINI_*", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT"}).makes("~/.gemini"),
 		agent("qwen-code", "Qwen Code: its state, its key", []string{"~/.qwen", "~/.qwen/oauth_creds.json"},
 			"", []string{"dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com", "chat.qwen.ai"}, []string{"OPENAI_*", "DASHSCOPE_API_KEY", "QWEN_*"}).makes("~/.qwen"),
-		// Of what aider keeps in a project only the histories: its cache of tags is loaded as Python objects, outside too.
+		// Of what aider keeps in a project only the histories: its cache of tags is loaded as
+		// Python objects, outside too.
 		agent("aider", "aider: its caches and histories, the APIs of language models, their keys",
 			[]string{"~/.aider", "~/.aider.conf.yml", "~/.cache/aider", "./.aider.chat.history.md", "./.aider.input.history", "./.aider.llm.history"}, "llm", nil, modelKeys).makes("~/.aider"),
 		agent("cursor", "Cursor's command line agent: its state, its service, its key",

@@ -104,8 +104,8 @@ func srtOrder(said map[string]string, path string, op operation) (operation, boo
 	return op, false
 }
 
-// protectedName reports whether the name of a path protects it. Names at or above the working directory
-// do not protect, because the user chose that directory.
+// protectedName reports whether the name of a path protects it. Names at or above the working
+// directory do not protect, because the user chose that directory.
 func (v *resolver) protectedName(path string) bool {
 	return slices.ContainsFunc(v.guarded, func(g Protected) bool { return g.covers(path, v.above(path)) })
 }

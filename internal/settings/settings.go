@@ -179,8 +179,8 @@ type Protected struct {
 	layer int
 }
 
-// Replaced is a file that a program saves by writing NAME.tmp or the like beside it and renaming that. The directory
-// that it lies in stays closed for all other names.
+// Replaced is a file that a program saves by writing NAME.tmp or the like beside it and renaming
+// that. The directory that it lies in stays closed for all other names.
 type Replaced struct {
 	Path   string // absolute, links resolved; it need not exist
 	Rule   string
@@ -213,9 +213,11 @@ type Box struct {
 	// one, or a path inside one, that path shows this machine's files.
 	Private []string
 	covered map[uint64][]covered // by inode
-	// Replaced are files that may be written, and replaced by what is written beside them: see [Replaced.Beside].
+	// Replaced are files that may be written, and replaced by what is written beside them: see
+	// [Replaced.Beside].
 	Replaced []Replaced
-	// Missing are directories that a profile needs and that are not there. Whoever makes them resolves again.
+	// Missing are directories that a profile needs and that are not there. Whoever makes them
+	// resolves again.
 	Missing []string
 	Env     []EnvVar
 	// Network: Closed lets nothing out and needs no wire; Host means the host's network without a

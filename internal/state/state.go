@@ -87,14 +87,14 @@ type Change struct {
 	Delete          []carrel.ID
 	PutSnapshots    []SnapshotRecord
 	DeleteSnapshots []carrel.SnapshotID
-	// Bury leaves tombstones for snapshots that have no record yet. The content of such a snapshot is
-	// removed unless its record follows.
+	// Bury leaves tombstones for snapshots that have no record yet. The content of such a snapshot
+	// is removed unless its record follows.
 	Bury []carrel.SnapshotID
 }
 
-// Tombstones are the IDs of deleted records. Leftovers with these IDs may be removed, because a caller
-// asked for the deletion. Leftovers without a record and without a tombstone must stay: the records
-// themselves may be lost.
+// Tombstones are the IDs of deleted records. Leftovers with these IDs may be removed, because a
+// caller asked for the deletion. Leftovers without a record and without a tombstone must stay: the
+// records themselves may be lost.
 type Tombstones struct {
 	Sandboxes []carrel.ID
 	Snapshots []carrel.SnapshotID
@@ -127,8 +127,8 @@ type Store interface {
 	// Snapshots returns the records of all snapshots, oldest first.
 	Snapshots(ctx context.Context) ([]SnapshotRecord, error)
 
-	// Tombstones returns the IDs of records that were deleted, in no order. A record that is put again
-	// has none.
+	// Tombstones returns the IDs of records that were deleted, in no order. A record that is put
+	// again has none.
 	Tombstones(ctx context.Context) (Tombstones, error)
 	// TrimTombstones forgets tombstones older than before.
 	TrimTombstones(ctx context.Context, before time.Time) error

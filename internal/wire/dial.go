@@ -63,8 +63,8 @@ func (e *egress) connect(ctx context.Context, r *rules, f policy.Flow, v policy.
 	return e.link.wire.opts.Dialer.DialContext(ctx, network, netip.AddrPortFrom(f.Addr, f.Port).String())
 }
 
-// dialHost connects to a service of this host. The policy allows it; whoever runs the wire has to do
-// so too.
+// dialHost connects to a service of this host. The policy allows it; whoever runs the wire has to
+// do so too.
 func (e *egress) dialHost(ctx context.Context, f policy.Flow) (net.Conn, error) {
 	if f.UDP {
 		return nil, &refusedError{denied("host services", "a service of the host is reached by TCP alone")}
@@ -77,8 +77,8 @@ func (e *egress) dialHost(ctx context.Context, f policy.Flow) (net.Conn, error) 
 	return d.DialContext(ctx, "tcp4", netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), f.Port).String())
 }
 
-// hostForbidden is why no sandbox reaches a port of the host here, whatever its policy says; nil where
-// nothing is against it. Port 0 asks about the host's services as such.
+// hostForbidden is why no sandbox reaches a port of the host here, whatever its policy says; nil
+// where nothing is against it. Port 0 asks about the host's services as such.
 func (e *egress) hostForbidden(port uint16) *policy.Verdict {
 	may := e.link.wire.opts.HostService
 	if may == nil {

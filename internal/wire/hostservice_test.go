@@ -58,8 +58,8 @@ func opens(ports ...uint16) carrel.Network {
 
 func anyPort(carrel.ID, uint16) error { return nil }
 
-// TestHostService: a sandbox reaches the one port of this machine's loopback that its policy opens, by
-// name, and nobody outside is asked for the name.
+// TestHostService: a sandbox reaches the one port of this machine's loopback that its policy opens,
+// by name, and nobody outside is asked for the name.
 func TestHostService(t *testing.T) {
 	service, world, log := newHostService(t), newWorld(t), &decisions{}
 	_, _, _, g := world.link(t, opens(service.port), wire.Options{HostService: anyPort, Audit: log.add})
@@ -139,8 +139,8 @@ func TestHostServiceAttacks(t *testing.T) {
 	})
 }
 
-// TestHostServiceClosed: where the operator opens nothing, the name does not exist, and a policy that
-// changes cuts what is open.
+// TestHostServiceClosed: where the operator opens nothing, the name does not exist, and a policy
+// that changes cuts what is open.
 func TestHostServiceClosed(t *testing.T) {
 	service := newHostService(t)
 	_, _, _, g := newWorld(t).link(t, opens(service.port), wire.Options{})

@@ -51,8 +51,9 @@ type Options struct {
 	// c is closed when Local returns, and breaks when the link ends. At most eight run for one
 	// sandbox at once; more are refused.
 	Local func(id carrel.ID, c net.Conn)
-	// HostService says whether a sandbox may reach a port on this machine's loopback, which its policy
-	// opens to it: an error says why not. It must refuse the ports of this very process. Nil refuses all.
+	// HostService says whether a sandbox may reach a port on this machine's loopback, which its
+	// policy opens to it: an error says why not. It must refuse the ports of this very process. Nil
+	// refuses all.
 	HostService func(id carrel.ID, port uint16) error
 	// Audit receives every decision; nil drops them. It must not block.
 	Audit func(carrel.Decision)

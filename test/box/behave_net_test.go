@@ -18,7 +18,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// TestCarrierThatBreaks ends the process that carries a box's network: the box ends with it, and its runner says why.
+// TestCarrierThatBreaks ends the process that carries a box's network: the box ends with it, and
+// its runner says why.
 func TestCarrierThatBreaks(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		cmd := w.box("--allow", "allowed.example.com", "-c", "echo up >up; sleep 300")

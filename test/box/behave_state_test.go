@@ -102,7 +102,8 @@ func TestReplacedFile(t *testing.T) {
 	})
 }
 
-// TestReplacedFileRace changes the name in memory while the guard looks at it: whatever is read then, only names of the file are made.
+// TestReplacedFileRace changes the name in memory while the guard looks at it: whatever is read
+// then, only names of the file are made.
 func TestReplacedFileRace(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		race := []string{"racename", "ms=500", "good=../.claude.json.x", "path=../.profile.stole"}
@@ -118,7 +119,8 @@ func TestReplacedFileRace(t *testing.T) {
 			}
 			return names
 		}
-		// The good name is there only now and then. On a busy machine half a second may pass without.
+		// The good name is there only now and then. On a busy machine half a second may pass
+		// without.
 		var r result
 		for range 20 {
 			r = w.run(w.box(append([]string{"--profile", "claude-code", "--", w.attack}, race...)...))

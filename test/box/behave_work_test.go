@@ -176,7 +176,8 @@ func TestAgent(t *testing.T) {
 				}
 			}
 		}
-		// Without a network and a login it can do nothing, but must not hang. It saves its state, and finds it the next time.
+		// Without a network and a login it can do nothing, but must not hang. It saves its state,
+		// and finds it the next time.
 		user := ""
 		for range 2 {
 			got := w.run(w.box("--profile", "claude-code", "--timeout", "60s", "--", claude, "-p", "say hello"))

@@ -178,8 +178,8 @@ func ways() map[string][]string {
 	return map[string][]string{"unboxed": nil, "plain": nil, "overlay": {"--overlay", "--apply"}, "gvisor": {"--tier", "gvisor"}, "sim": {"--tier", "sim"}}
 }
 
-// plantAndUse has a box of one kind plant the cases that suit it, and uses git on each one outside. A
-// planted program may run only if there was no box.
+// plantAndUse has a box of one kind plant the cases that suit it, and uses git on each one outside.
+// A planted program may run only if there was no box.
 func plantAndUse(t *testing.T, w *world, way string, flags []string, all []hostile) {
 	seed(w)
 	cases := slices.DeleteFunc(all, func(c hostile) bool { return !c.suits(way) })

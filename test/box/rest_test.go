@@ -166,7 +166,8 @@ func testMountedSecrets(t *testing.T, w *world) {
 	}
 }
 
-// TestSecretsOfServers: what lies where servers, other disks and software of the machine's own are is closed by its name, too.
+// TestSecretsOfServers: what lies where servers, other disks and software of the machine's own are
+// is closed by its name, too.
 func TestSecretsOfServers(t *testing.T) {
 	var err error
 	if os.Getuid() != 0 {

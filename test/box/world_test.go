@@ -335,7 +335,8 @@ func (w *world) box(args ...string) *exec.Cmd {
 	return w.boxed(w.carrel, append([]string{"run"}, args...)...)
 }
 
-// boxed is command where an empty file, which only root may open, is in the place of each of the closed devices.
+// boxed is command where an empty file, which only root may open, is in the place of each of the
+// closed devices.
 func (w *world) boxed(name string, args ...string) *exec.Cmd {
 	if len(w.closed) == 0 {
 		return w.command(name, args...)

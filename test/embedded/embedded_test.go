@@ -93,8 +93,8 @@ func start(t *testing.T, asStranger bool, how string, tiers ...string) *running 
 	return r
 }
 
-// strangers returns the program of an ordinary user, with a cache that belongs to the test. With lacks,
-// the user may not make user namespaces.
+// strangers returns the program of an ordinary user, with a cache that belongs to the test. With
+// lacks, the user may not make user namespaces.
 func strangers(t *testing.T, lacks bool, self string, tiers, env []string) (*exec.Cmd, []string) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -35,8 +35,8 @@ func TestRealScripts(t *testing.T) {
 	runScripts(t, "testdata/real", d.URL, d.Key)
 }
 
-// serveHost starts a web server on this machine's loopback for one script, which finds its port, a port
-// that nothing listens on, and that of the daemon in its environment.
+// serveHost starts a web server on this machine's loopback for one script, which finds its port, a
+// port that nothing listens on, and that of the daemon in its environment.
 func serveHost(e *testscript.Env, daemon string) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -57,7 +57,8 @@ var wants = map[string]string{
 	"carrel run -- npm test":              `(?s)tests passed.*claude was here.*upgraded`,
 }
 
-// needBuild returns the directory of the built programs. The caller needs root for a network of its own.
+// needBuild returns the directory of the built programs. The caller needs root for a network of its
+// own.
 func needBuild(t *testing.T) (bin string) {
 	t.Helper()
 	var err error

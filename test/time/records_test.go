@@ -17,8 +17,8 @@ import (
 // recordsOf are the files that hold a daemon's records.
 var recordsOf = []string{"state.db", "state.db-wal", "state.db-shm"}
 
-// TestRecordsGone loses state.db under sandboxes of each tier, running and paused, by kill -9. The second
-// copy of the records brings all of them back.
+// TestRecordsGone loses state.db under sandboxes of each tier, running and paused, by kill -9. The
+// second copy of the records brings all of them back.
 func TestRecordsGone(t *testing.T) {
 	d := daemontest.Start(t)
 	svc := connect(t, d)
@@ -46,8 +46,8 @@ func TestRecordsGone(t *testing.T) {
 	}
 }
 
-// TestAllRecordsGone loses both copies of the records. Everything is kept and listed. A repair brings the
-// paused sandboxes back, and the running ones end only on request.
+// TestAllRecordsGone loses both copies of the records. Everything is kept and listed. A repair
+// brings the paused sandboxes back, and the running ones end only on request.
 func TestAllRecordsGone(t *testing.T) {
 	d := daemontest.Start(t)
 	svc := connect(t, d)
@@ -94,8 +94,8 @@ func TestAllRecordsGone(t *testing.T) {
 	}
 }
 
-// populate makes a running and a paused sandbox of each tier that outlives its daemon, and a paused one
-// of tier sim.
+// populate makes a running and a paused sandbox of each tier that outlives its daemon, and a paused
+// one of tier sim.
 func populate(ctx context.Context, t *testing.T, svc carrel.Service) (running, paused []carrel.ID) {
 	t.Helper()
 	for _, tier := range []carrel.Tier{carrel.GVisor, carrel.NS, carrel.Sim} {

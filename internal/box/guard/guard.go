@@ -70,8 +70,9 @@ type Rules struct {
 	Own []string
 	// Closed is the reason why connections fail. It is "" when the wire decides (and reports).
 	Closed string
-	// Sealed: no process of the box can get another user, or other namespaces; whoever makes its filter and rights sees to that. What is
-	// true of one process is then true of all, and is looked up once.
+	// Sealed: no process of the box can get another user, or other namespaces; whoever makes its
+	// filter and rights sees to that. What is true of one process is then true of all, and is
+	// looked up once.
 	Sealed bool
 	// NoBind forbids listening on ports.
 	NoBind bool
@@ -84,8 +85,8 @@ type Rules struct {
 	// files.
 	Roots, Repositories []string
 	Open                bool
-	// Replaced are files that are written and replaced by what is written beside them, in directories that are otherwise not
-	// writable: see replaced.go.
+	// Replaced are files that are written and replaced by what is written beside them, in
+	// directories that are otherwise not writable: see replaced.go.
 	Replaced []string
 	// Home is the user's, which no report suggests to open.
 	Home string

@@ -77,8 +77,9 @@ func (g *Guard) unwritable(c seccomp.Call, p *place, k kind, quiet bool) {
 	g.add(c, r)
 }
 
-// cacheOf is the flag of the profile that opens the cache which a path lies in, or is above: programs make what leads to their cache
-// first, "~/.cargo" before "~/.cargo/registry". Where several have theirs ("~/.cache"), all are named.
+// cacheOf is the flag of the profile that opens the cache which a path lies in, or is above:
+// programs make what leads to their cache first, "~/.cargo" before "~/.cargo/registry". Where
+// several have theirs ("~/.cache"), all are named.
 func (g *Guard) cacheOf(full string) string {
 	for dir := full; dir != "/"; dir = parent(dir) {
 		if profile := g.rules.Caches[dir]; profile != "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 )
 
-// alike is what was found out about one process of a sealed box and holds for all of them, see [Rules].Sealed. It is
-// looked up once, where each of the look-ups takes longer than a connection.
+// alike is what was found out about one process of a sealed box and holds for all of them, see
+// [Rules].Sealed. It is looked up once, where each of the look-ups takes longer than a connection.
 type alike struct {
 	mu      sync.Mutex
 	network *bool // whether they have the network namespace of this process
@@ -21,8 +21,9 @@ type alike struct {
 	cookie atomic.Uint64 // the kernel's number of their network namespace, which is never given twice; 0 if not known
 }
 
-// sharesNetwork reports whether the caller has the network namespace of this process. It is not known of a caller that has
-// ended meanwhile: nothing may follow from that, for others may have its socket.
+// sharesNetwork reports whether the caller has the network namespace of this process. It is not
+// known of a caller that has ended meanwhile: nothing may follow from that, for others may have its
+// socket.
 func (g *Guard) sharesNetwork(c seccomp.Call) (shared, known bool) {
 	a := &g.alike
 	if g.rules.Sealed {
@@ -74,9 +75,9 @@ const (
 	netnsCookie = 71
 )
 
-// ofCaller reports whether the socket belongs to the network namespace of its caller. One that
-// a command was given, as its standard input for instance, may belong to this machine's: it can be disconnected
-// and would then reach what the box must not.
+// ofCaller reports whether the socket belongs to the network namespace of its caller. One that a
+// command was given, as its standard input for instance, may belong to this machine's: it can be
+// disconnected and would then reach what the box must not.
 func (s *socket) ofCaller() bool {
 	g := s.guard
 	switch shared, known := g.sharesNetwork(s.call); {

@@ -13,8 +13,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/refusal"
 )
 
-// TestCallerThatEnded: somebody else may have the socket of a caller that was killed while it was thought about, so nothing is allowed because
-// the caller can't be looked at any more.
+// TestCallerThatEnded: somebody else may have the socket of a caller that was killed while it was
+// thought about, so nothing is allowed because the caller can't be looked at any more.
 func TestCallerThatEnded(t *testing.T) {
 	cmd := exec.Command("true")
 	if err := cmd.Run(); err != nil {

@@ -106,10 +106,11 @@ func signalled(pid int) bool {
 	return (masks["SigPnd"]|masks["ShdPnd"])&^masks["SigBlk"]&masks["SigCgt"] != 0
 }
 
-// asCaller runs f on this thread with the user, the groups and the (lack of) rights of the caller: the kernel
-// asks whether who connects may write to the socket's file, and tells the server who it was. A process that is not root has nothing else to
-// give. file is what is connected to, nil if that is no file. Where the caller is the user that this process is, and may write to the
-// file as its owner, nothing would differ.
+// asCaller runs f on this thread with the user, the groups and the (lack of) rights of the caller:
+// the kernel asks whether who connects may write to the socket's file, and tells the server who it
+// was. A process that is not root has nothing else to give. file is what is connected to, nil if
+// that is no file. Where the caller is the user that this process is, and may write to the file as
+// its owner, nothing would differ.
 func (s *socket) asCaller(file *unix.Stat_t, f func() error) error {
 	if unix.Geteuid() != 0 {
 		return f()

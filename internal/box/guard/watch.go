@@ -52,8 +52,9 @@ type held struct {
 	by   *pattern
 }
 
-// watchFor is what makes a name appear, and what carries one away. A name that is removed is of no interest: if it comes back it is
-// made, and the kernel itself ends the watch of a directory that is gone.
+// watchFor is what makes a name appear, and what carries one away. A name that is removed is of no
+// interest: if it comes back it is made, and the kernel itself ends the watch of a directory that
+// is gone.
 const watchFor = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW | unix.IN_EXCL_UNLINK
 
 // begin starts the second line of defence, before the first call goes on that could make a name. A
@@ -84,7 +85,8 @@ func (g *Guard) begin() {
 	})
 }
 
-// open makes what events are read from. It is no os.File: Go's poller would wake up for each event, also while nobody waits for one.
+// open makes what events are read from. It is no os.File: Go's poller would wake up for each event,
+// also while nobody waits for one.
 func (w *watcher) open() {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -182,8 +184,9 @@ func (l listing) candidates(dir, part string) []string {
 	return out
 }
 
-// pause is how long names are left to gather after some that meant nothing. A program that makes thousands of files does not
-// wake us for each, and a name that means something waits so long at most. The first name after a pause wakes us at once.
+// pause is how long names are left to gather after some that meant nothing. A program that makes
+// thousands of files does not wake us for each, and a name that means something waits so long at
+// most. The first name after a pause wakes us at once.
 const pause = time.Millisecond
 
 // serve sweeps whenever an interesting name has appeared or disappeared.
@@ -212,8 +215,8 @@ func (g *Guard) serve(w *watcher) {
 			idle = 0
 			continue
 		}
-		// Nothing came of it. Names that mean something are looked at without a pause, unless somebody makes and
-		// removes them to keep us busy.
+		// Nothing came of it. Names that mean something are looked at without a pause, unless
+		// somebody makes and removes them to keep us busy.
 		if all || len(names) > 0 {
 			if idle++; idle <= 100 {
 				continue
@@ -225,7 +228,8 @@ func (g *Guard) serve(w *watcher) {
 	}
 }
 
-// wait waits for one of these descriptors, for so long at most (-1: for ever), and reports whether the guard goes on.
+// wait waits for one of these descriptors, for so long at most (-1: for ever), and reports whether
+// the guard goes on.
 func (w *watcher) wait(most time.Duration, fds ...int) bool {
 	ms := -1
 	if most >= 0 {

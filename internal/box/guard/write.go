@@ -11,8 +11,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 )
 
-// text reads a name from the caller. A name that can't be read is the kernel's to refuse. Whether the caller still
-// waits is asked only before something is refused or reported.
+// text reads a name from the caller. A name that can't be read is the kernel's to refuse. Whether
+// the caller still waits is asked only before something is refused or reported.
 func text(c seccomp.Call, arg int) (string, bool) {
 	name, err := c.Glance(c.Args[arg])
 	return name, err == nil && name != ""

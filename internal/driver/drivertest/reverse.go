@@ -12,8 +12,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// testReverse checks listening in the sandbox for whoever asks the guest for it. The program inside that
-// connects is the guest itself: the host's own tunnel comes out on the loopback there.
+// testReverse checks listening in the sandbox for whoever asks the guest for it. The program inside
+// that connects is the guest itself: the host's own tunnel comes out on the loopback there.
 func (b *box) testReverse(t *testing.T) {
 	l, err := b.conn.Listen(t.Context(), 0)
 	if !b.s.info.Capabilities.RealProcesses {

@@ -10,8 +10,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/overlay"
 )
 
-// testSweep lets a daemon die that knew three sandboxes. The next one knows one of them, has a record of
-// another one no more but keeps it for a while, and has never heard of the third.
+// testSweep lets a daemon die that knew three sandboxes. The next one knows one of them, has a
+// record of another one no more but keeps it for a while, and has never heard of the third.
 func (s *suite) testSweep(t *testing.T) {
 	d := s.open(t)
 	if _, ok := driver.As[driver.Sweeper](d); !ok {

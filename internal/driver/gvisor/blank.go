@@ -163,7 +163,8 @@ func (b *blankBoot) readHost(conf *config.Config) error {
 	return nil
 }
 
-// enterRoot makes the empty root. A process waits there to unmount /proc, until the command closes the pipe to it.
+// enterRoot makes the empty root. A process waits there to unmount /proc, until the command closes
+// the pipe to it.
 func (b *blankBoot) enterRoot(conf *config.Config) error {
 	if err := setUpRoot(&specs.Spec{}, conf, starttime.Timer("root")); err != nil {
 		return err

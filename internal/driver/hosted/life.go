@@ -24,7 +24,8 @@ const UndoTime = 10 * time.Second
 // ErrClosed is the error of a sandbox's methods after its driver was closed.
 var ErrClosed = errors.New("the driver is closed")
 
-// Life is the life of one sandbox. A driver's Instance embeds it; it implements Dial, Wait and Destroy of [driver.Instance].
+// Life is the life of one sandbox. A driver's Instance embeds it; it implements Dial, Wait and
+// Destroy of [driver.Instance].
 type Life struct {
 	Params
 

@@ -51,7 +51,8 @@ func (k Links) Open(ctx context.Context, l *Life, r *Record, mtu int, host *os.F
 	return k.attach(ctx, l, r, mtu, host)
 }
 
-// Reopen takes a link back from the keeper and connects it. Error: NotFound when the keeper has none.
+// Reopen takes a link back from the keeper and connects it. Error: NotFound when the keeper has
+// none.
 func (k Links) Reopen(ctx context.Context, l *Life, r *Record, mtu int) error {
 	host, err := k.held(ctx, r)
 	if err != nil {

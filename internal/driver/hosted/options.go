@@ -42,8 +42,8 @@ type Options struct {
 // caller closes the groups. Errors: Invalid, and Unsupported when the program never called
 // reexec.Run.
 func (o *Options) Prepare(op, prefix string) (*cgroup.Hierarchy, error) {
-	// Sandboxes must not inherit descriptors from this process. An inherited one would stay open, and could occupy a number that
-	// a sentry needs.
+	// Sandboxes must not inherit descriptors from this process. An inherited one would stay open,
+	// and could occupy a number that a sentry needs.
 	proc.CloseOnExec(3)
 	fail := func(kind carrel.Kind, field string, err error, hint string) (*cgroup.Hierarchy, error) {
 		return nil, &carrel.Error{Op: op, Kind: kind, Field: field, Err: err, Hint: hint}

@@ -244,8 +244,8 @@ func (s *shelf) list() []carrel.ProcessRecord {
 	return out
 }
 
-// find returns the process with a serial number, or, if that is 0, the one that a text means: by its
-// PID, else by its tag. Of several it is the youngest that runs, else the youngest.
+// find returns the process with a serial number, or, if that is 0, the one that a text means: by
+// its PID, else by its tag. Of several it is the youngest that runs, else the youngest.
 func (s *shelf) find(serial int64, name string) *tail {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,8 +16,8 @@ func (a *Agent) serveProcesses(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, a.shelf.list())
 }
 
-// serveOutput answers with a piece of what is kept of a process's output. Where there is none yet it
-// waits, no longer than the client asks and guest.OutputWait allows.
+// serveOutput answers with a piece of what is kept of a process's output. Where there is none yet
+// it waits, no longer than the client asks and guest.OutputWait allows.
 func (a *Agent) serveOutput(w http.ResponseWriter, r *http.Request) {
 	q, err := outputQuery(r.URL.Query())
 	if err != nil {

@@ -138,8 +138,8 @@ func TestKeptQuiet(t *testing.T) {
 	}
 }
 
-// TestKeptWhenLeft: what a client starts in its own way and then leaves is kept, as E2B's background
-// commands are; what it follows to its end is not.
+// TestKeptWhenLeft: what a client starts in its own way and then leaves is kept, as E2B's
+// background commands are; what it follows to its end is not.
 func TestKeptWhenLeft(t *testing.T) {
 	c := keeper(t, agent.KeptLimits{})
 	if _, err := c.Run(t.Context(), carrel.Command{Args: []string{"/bin/echo", "followed"}}); err != nil {

@@ -26,8 +26,8 @@ const (
 	noticeTime     = 10 * time.Second // for the host to take the news of one
 )
 
-// LoopbackListener is what a [System] may be: it can listen on the sandbox's own 127.0.0.1. Port 0 is a
-// free one.
+// LoopbackListener is what a [System] may be: it can listen on the sandbox's own 127.0.0.1. Port 0
+// is a free one.
 type LoopbackListener interface {
 	ListenLoopback(port uint16) (net.Listener, error)
 }
@@ -219,7 +219,8 @@ func (a *Agent) serveAccepted(w http.ResponseWriter, r *http.Request) {
 	splice(c.conn, outer, buf.Reader)
 }
 
-// mayUpgrade reports whether a request may become a stream of the host's; if not it has been answered.
+// mayUpgrade reports whether a request may become a stream of the host's; if not it has been
+// answered.
 func (a *Agent) mayUpgrade(w http.ResponseWriter, r *http.Request) bool {
 	if !a.trusted(r) {
 		writeError(w, http.StatusForbidden, "this is for the host alone")

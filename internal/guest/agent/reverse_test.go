@@ -43,7 +43,8 @@ func TestReverseBounds(t *testing.T) {
 	})
 }
 
-// TestReverseRefuses: who is not the host, has no token or asks for nothing that is there gets no stream.
+// TestReverseRefuses: who is not the host, has no token or asks for nothing that is there gets no
+// stream.
 func TestReverseRefuses(t *testing.T) {
 	host := true
 	g := newGuest(t, func(c *agent.Config) { c.Trusted = func(net.Addr) bool { return host } })

@@ -57,8 +57,8 @@ type Hierarchy struct {
 // relative path such as "carrel/1f3a". Two programs that must not see each other's groups use
 // different names.
 //
-// The controllers of without are left alone, as far as groups above do not have them: a group of the
-// CPU controller changes how much its processes get beside others, whatever limit it has.
+// The controllers of without are left alone, as far as groups above do not have them: a group of
+// the CPU controller changes how much its processes get beside others, whatever limit it has.
 func Open(name string, without ...Controller) (*Hierarchy, error) {
 	if name == "" || !filepath.IsLocal(name) {
 		return nil, fmt.Errorf("open cgroups: bad name %q", name)

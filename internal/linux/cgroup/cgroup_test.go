@@ -85,8 +85,8 @@ func TestChildIsBornInside(t *testing.T) {
 	}
 }
 
-// TestWithoutProcessorGroup checks that a group whose processor time is not limited shares it with all
-// others as its processes would without one.
+// TestWithoutProcessorGroup checks that a group whose processor time is not limited shares it with
+// all others as its processes would without one.
 func TestWithoutProcessorGroup(t *testing.T) {
 	open(t) // this machine has all controllers
 	h, err := cgroup.Open(fmt.Sprintf("carrel-test-some-%d", os.Getpid()), cgroup.CPU, cgroup.CPUAcct)

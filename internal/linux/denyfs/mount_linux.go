@@ -59,9 +59,9 @@ func Mount(dev *os.File, dir string) error {
 	return nil
 }
 
-// Learn has the kernel learn of all masks at once, when the descriptor was handed to who serves it: each that the kernel has not heard of
-// is asked for when it is first bound, which takes two changes of processes. root is the mount's root directory. It is no matter
-// whether that works.
+// Learn has the kernel learn of all masks at once, when the descriptor was handed to who serves it:
+// each that the kernel has not heard of is asked for when it is first bound, which takes two
+// changes of processes. root is the mount's root directory. It is no matter whether that works.
 func Learn(root int) {
 	fd, err := unix.Openat(root, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

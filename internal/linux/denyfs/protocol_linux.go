@@ -125,7 +125,8 @@ func found(b []byte, node uint64, dir bool, uid, gid uint32) {
 	attributes(b[40:], node, dir, uid, gid)
 }
 
-// list answers READDIRPLUS of the root directory: names and what is found behind them, from an offset on, as many as the kernel has room for.
+// list answers READDIRPLUS of the root directory: names and what is found behind them, from an
+// offset on, as many as the kernel has room for.
 func list(h header, body []byte, masks []Mask, uid, gid uint32) []byte {
 	le := binary.LittleEndian
 	if len(body) < 20 {

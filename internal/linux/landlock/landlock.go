@@ -40,9 +40,10 @@ type Rule struct {
 type Ruleset struct {
 	Files bool // restrict files to Rules
 	Rules []Rule
-	// Writing restricts writing alone: to read, list and execute is allowed everywhere. So is truncating a file by its
-	// name, without opening it for writing: as long as that is restricted, the kernel walks up from each file that is opened, for reading too.
-	// It is for a second wall behind read-only mounts, which refuse both.
+	// Writing restricts writing alone: to read, list and execute is allowed everywhere. So is
+	// truncating a file by its name, without opening it for writing: as long as that is restricted,
+	// the kernel walks up from each file that is opened, for reading too. It is for a second wall
+	// behind read-only mounts, which refuse both.
 	Writing bool
 	// TCP restricts connecting and binding to these ports. Without ports it allows none.
 	TCP           bool

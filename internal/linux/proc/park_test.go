@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// parker is a variable that has this test's binary park its descriptor 3 and wait for its standard input to end.
+// parker is a variable that has this test's binary park its descriptor 3 and wait for its standard
+// input to end.
 const parker = "CARREL_TEST_PARKER"
 
 // TestPark: what a process has parked stays open as long as the process lives, and no longer.

@@ -22,8 +22,9 @@ func Alone(start func() error) error {
 	return start()
 }
 
-// AboveChild is a number above all descriptors that a child is given. Package syscall moves those about in the child, and takes the numbers
-// behind the highest for that: a program that is to be executed by a descriptor must not lie there.
+// AboveChild is a number above all descriptors that a child is given. Package syscall moves those
+// about in the child, and takes the numbers behind the highest for that: a program that is to be
+// executed by a descriptor must not lie there.
 func AboveChild(given ...int) int {
 	const moves = 16 // one for each, and its own pipe
 	return max(3, slices.Max(given)) + moves

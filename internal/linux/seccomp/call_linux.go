@@ -68,8 +68,9 @@ func (c Call) Text(addr uint64, max int) (string, error) {
 	return "", unix.ENAMETOOLONG
 }
 
-// Glance is Text of a name that fits into a few hundred bytes, and does not make sure that the caller still waits. It is for answers that only
-// let the kernel go on: where the caller is gone they reach nobody. [Call.Waits] makes what was read certain.
+// Glance is Text of a name that fits into a few hundred bytes, and does not make sure that the
+// caller still waits. It is for answers that only let the kernel go on: where the caller is gone
+// they reach nobody. [Call.Waits] makes what was read certain.
 func (c Call) Glance(addr uint64) (string, error) {
 	var buf [256]byte
 	n, err := c.read(addr, buf[:min(page-int(addr%page), len(buf))])
@@ -135,8 +136,8 @@ func (c Call) Descriptor(fd int) (*os.File, error) {
 	return os.NewFile(uintptr(got), "descriptor "+strconv.Itoa(fd)), nil
 }
 
-// Borrow is Descriptor as a number, for the caller of Borrow to close. It does not make sure that who made the call still waits: [Call.Bytes] and
-// [Call.Waits] do.
+// Borrow is Descriptor as a number, for the caller of Borrow to close. It does not make sure that
+// who made the call still waits: [Call.Bytes] and [Call.Waits] do.
 func (c Call) Borrow(fd int) (int, error) {
 	const thread = unix.O_EXCL // PIDFD_THREAD (Linux 6.9): a thread may have its own descriptors
 	p, err := unix.PidfdOpen(c.PID, thread)

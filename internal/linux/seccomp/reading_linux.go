@@ -24,9 +24,10 @@ var typing = []uint32{0x5412, 0x541c, 0x541d, 0x5423, 0x4b45, 0x4b47, 0x4b49, 0x
 // 32-bit names, and as version 2.6.
 var personalities = []uint32{0xffffffff, 0, 0x0040000, 0x0008, 0x0020000, 0x0020008}
 
-// writers are the calls that make a name, or change what one stands for. Those that only remove a name of the caller's choice (unlink,
-// rmdir) or set times and extended attributes are not among them: programs do that for each file, and a name that is gone does no harm. unlinkat is,
-// so that what "rm" was refused is told.
+// writers are the calls that make a name, or change what one stands for. Those that only remove a
+// name of the caller's choice (unlink, rmdir) or set times and extended attributes are not among
+// them: programs do that for each file, and a name that is gone does no harm. unlinkat is, so that
+// what "rm" was refused is told.
 var writers = []string{
 	"creat", "mkdir", "mkdirat", "mknod", "mknodat", "unlinkat", "rename", "renameat", "renameat2",
 	"link", "linkat", "symlink", "symlinkat", "truncate", "chmod", "fchmodat", "fchmodat2", "chown", "lchown", "fchownat",

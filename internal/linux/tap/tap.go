@@ -14,17 +14,16 @@
 //
 // # Why two namespaces
 //
-// The file of a TAP device keeps alive the network namespace it was opened in. If
-// that were the sandbox's, the namespace and the device would live on until the
-// daemon let go of the file, and the daemon would never learn that the sandbox is
-// dead. So the file belongs to the first namespace and the device is moved to the
-// second: when the last process there ends, the kernel removes the device, and
-// the file reports it.
+// The file of a TAP device keeps alive the network namespace it was opened in. If that were the
+// sandbox's, the namespace and the device would live on until the daemon let go of the file, and
+// the daemon would never learn that the sandbox is dead. So the file belongs to the first namespace
+// and the device is moved to the second: when the last process there ends, the kernel removes the
+// device, and the file reports it.
 //
 // # Without a TAP device
 //
-// Where this user can't open /dev/net/tun, the link is a pair of virtual Ethernet devices, and its file a packet socket
-// on the one that stays in the first namespace. See pair.go.
+// Where this user can't open /dev/net/tun, the link is a pair of virtual Ethernet devices, and its
+// file a packet socket on the one that stays in the first namespace. See pair.go.
 package tap
 
 import (
@@ -57,12 +56,12 @@ type Config struct {
 	Plain bool
 	// Device is opened instead of /dev/net/tun, if set.
 	Device string
-	// Here leaves the device in the namespace of the calling thread, because moving it makes the kernel
-	// wait for 20 ms. The file then keeps the namespace alive and does not report its end. So its owner
-	// must learn of the end in another way and close the file. A pair is never moved.
+	// Here leaves the device in the namespace of the calling thread, because moving it makes the
+	// kernel wait for 20 ms. The file then keeps the namespace alive and does not report its end.
+	// So its owner must learn of the end in another way and close the file. A pair is never moved.
 	Here bool
-	// Pair makes the link without a TAP device: see pair.go. Without Pair, a pair is also made if Device
-	// is empty and this user can't open /dev/net/tun.
+	// Pair makes the link without a TAP device: see pair.go. Without Pair, a pair is also made if
+	// Device is empty and this user can't open /dev/net/tun.
 	Pair bool
 }
 
@@ -80,10 +79,10 @@ func (c Config) withDefaults() Config {
 // up to 64 KiB with any MTU.
 const offloads = unix.TUN_F_CSUM | unix.TUN_F_TSO4 | unix.TUN_F_TSO6 | unix.TUN_F_TSO_ECN
 
-// Setup makes the link and returns the host's end, which does not block. The
-// calling goroutine must be locked to its thread, which must have CAP_NET_ADMIN
-// over its network namespace (and CAP_NET_RAW, for a pair) and is moved to a new one; what it executes next
-// runs there. Error: Unsupported when this host gives neither TAP devices nor pairs.
+// Setup makes the link and returns the host's end, which does not block. The calling goroutine must
+// be locked to its thread, which must have CAP_NET_ADMIN over its network namespace (and
+// CAP_NET_RAW, for a pair) and is moved to a new one; what it executes next runs there. Error:
+// Unsupported when this host gives neither TAP devices nor pairs.
 func Setup(c Config) (*os.File, error) {
 	paired := c.Pair || c.Device == ""
 	c = c.withDefaults()

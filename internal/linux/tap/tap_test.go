@@ -163,7 +163,8 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestPairEnds: the packet socket says what it is, and reports that the last process of the namespace has ended.
+// TestPairEnds: the packet socket says what it is, and reports that the last process of the
+// namespace has ended.
 func TestPairEnds(t *testing.T) {
 	cmd := part("wait")
 	in, err := cmd.StdinPipe()

@@ -16,7 +16,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// TestCopyBound: what is too large to be copied is refused with the names of what makes it so, and a larger bound lets it pass.
+// TestCopyBound: what is too large to be copied is refused with the names of what makes it so, and
+// a larger bound lets it pass.
 func TestCopyBound(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		w.file("small/a", "x", 0o644)

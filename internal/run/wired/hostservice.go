@@ -13,8 +13,8 @@ import (
 )
 
 // hostService says whether a box may reach a port on this machine's loopback that its policy opens.
-// The box's person is this machine's user, so all may be opened but the API of a daemon: what it holds
-// belongs to others than the box.
+// The box's person is this machine's user, so all may be opened but the API of a daemon: what it
+// holds belongs to others than the box.
 func hostService(_ carrel.ID, port uint16) error {
 	dirs := []string{config.Default().DataDir, "/var/lib/carrel"}
 	if dir := os.Getenv("CARREL_DATA_DIR"); dir != "" {

@@ -25,7 +25,8 @@ import (
 // id is the box's ID on its own wire.
 const id = carrel.ID("run")
 
-// Parts are the parts of this package for reexec.Run: the process that carries a box's network beside a runner that can't.
+// Parts are the parts of this package for reexec.Run: the process that carries a box's network
+// beside a runner that can't.
 func Parts() reexec.Parts { return reexec.Parts{run.CarrierName: func() { run.Carry(Open) }} }
 
 // way is one box's.

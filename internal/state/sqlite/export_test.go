@@ -13,8 +13,8 @@ func SmallLedgers(t *testing.T) {
 	t.Cleanup(func() { slack.Store(old) })
 }
 
-// BreakLedger makes every write to the ledger fail until it is made anew, which happens with the next
-// write but one.
+// BreakLedger makes every write to the ledger fail until it is made anew, which happens with the
+// next write but one.
 func BreakLedger(t *testing.T, s *Store) {
 	t.Helper()
 	old := retry.Swap(0)

@@ -34,14 +34,14 @@ func init() {
 	retry.Store(int64(10 * time.Second))
 }
 
-// retry is the pause in nanoseconds before a ledger that could not be written is made anew. Tests make
-// it short.
+// retry is the pause in nanoseconds before a ledger that could not be written is made anew. Tests
+// make it short.
 var retry atomic.Int64
 
 // entry is one line of the ledger.
 type entry struct {
-	// Ledger, Identity and From are in the first line only: the version of the form, the identity of
-	// the database, and the number of the last change that the base includes.
+	// Ledger, Identity and From are in the first line only: the version of the form, the identity
+	// of the database, and the number of the last change that the base includes.
 	Ledger   int    `json:"ledger,omitempty"`
 	Identity string `json:"identity,omitempty"`
 	From     int64  `json:"from,omitempty"`
@@ -176,7 +176,8 @@ func (s *Store) tendLedger() {
 	made, tail, broken := make(chan *rewritten, 1), l.size, l.err != nil
 	l.made = made
 	if broken {
-		// Changes from here on must reach the new file, and the old one takes none. So the writer waits.
+		// Changes from here on must reach the new file, and the old one takes none. So the writer
+		// waits.
 		made <- s.writeBase(tx, n, tail)
 		s.tendLedger()
 		return

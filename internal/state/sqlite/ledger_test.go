@@ -100,8 +100,8 @@ func withLedger(t *testing.T, path, to string) string {
 	return to
 }
 
-// TestLostFile deletes the state file under its records. They come back from the ledger, and numbers of
-// events go on rising.
+// TestLostFile deletes the state file under its records. They come back from the ledger, and
+// numbers of events go on rising.
 func TestLostFile(t *testing.T) {
 	for _, how := range []string{"deleted", "emptied", "a fresh one"} {
 		t.Run(how, func(t *testing.T) {
@@ -150,8 +150,8 @@ func TestLostFile(t *testing.T) {
 	}
 }
 
-// TestDamagedLog changes one byte in each page of the write-ahead log in turn. SQLite alone loses every
-// change behind it without a word; nothing may be lost here, and Repaired says so.
+// TestDamagedLog changes one byte in each page of the write-ahead log in turn. SQLite alone loses
+// every change behind it without a word; nothing may be lost here, and Repaired says so.
 func TestDamagedLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	s := open(t, path)
@@ -232,8 +232,8 @@ func TestDamagedFile(t *testing.T) {
 	}
 }
 
-// TestOlderFile puts an older copy of the state file back. The ledger brings it up to date, also when
-// its base is newer than the copy.
+// TestOlderFile puts an older copy of the state file back. The ledger brings it up to date, also
+// when its base is newer than the copy.
 func TestOlderFile(t *testing.T) {
 	for _, between := range []int{3, 120} { // 120 changes make the ledger's base newer
 		t.Run(fmt.Sprint(between), func(t *testing.T) {
@@ -339,8 +339,8 @@ func TestDamagedLedger(t *testing.T) {
 	}
 }
 
-// TestDamagedBoth damages both copies at once. A record is lost only if both of its places are damaged,
-// and Repaired counts the ledger's damaged lines.
+// TestDamagedBoth damages both copies at once. A record is lost only if both of its places are
+// damaged, and Repaired counts the ledger's damaged lines.
 func TestDamagedBoth(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	s := open(t, path)

@@ -34,8 +34,9 @@ var migrations = []string{
 		record  TEXT NOT NULL
 	);
 	CREATE INDEX snapshots_created ON snapshots (created, id);`,
-	// meta holds the identity of the file and the number of its last change, by which it is compared
-	// with its ledger. tombstones are the IDs of deleted records, with the time in nanoseconds since 1970.
+	// meta holds the identity of the file and the number of its last change, by which it is
+	// compared with its ledger. tombstones are the IDs of deleted records, with the time in
+	// nanoseconds since 1970.
 	`CREATE TABLE meta (
 		key   TEXT PRIMARY KEY,
 		value NOT NULL

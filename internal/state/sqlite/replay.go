@@ -18,8 +18,8 @@ import (
 
 // Repair says what [Open] put back from the ledger. The zero value says that nothing was wrong.
 type Repair struct {
-	// Rebuilt says that the records were written anew from the ledger: the state file was not there,
-	// was damaged, was empty, or was older than the ledger's base.
+	// Rebuilt says that the records were written anew from the ledger: the state file was not
+	// there, was damaged, was empty, or was older than the ledger's base.
 	Rebuilt bool
 	// Damaged is where a damaged state file was moved to; "" if none was.
 	Damaged string
@@ -27,7 +27,8 @@ type Repair struct {
 	Changes int
 	// Lost is how many lines of the ledger were needed and unreadable.
 	Lost int
-	// Foreign is where a ledger was moved to that belongs to another state file; "" if there was none.
+	// Foreign is where a ledger was moved to that belongs to another state file; "" if there was
+	// none.
 	Foreign string
 }
 
@@ -102,7 +103,8 @@ func (s *Store) empty(ctx context.Context) (bool, error) {
 	return n == 0, err
 }
 
-// setAside moves the ledger of another state file away. A person can put it back beside its own file.
+// setAside moves the ledger of another state file away. A person can put it back beside its own
+// file.
 func (s *Store) setAside(identity string) error {
 	s.repair.Foreign = s.ledger.path + "." + strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r >= 'a' && r <= 'f' {

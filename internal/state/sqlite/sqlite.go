@@ -9,12 +9,12 @@
 //
 // # The second copy
 //
-// One damaged page of the write-ahead log costs SQLite all later pages of the log, without a word. A
-// deleted or damaged file costs everything. So each committed change is also added to a ledger beside
-// the file: one line of JSON with a checksum for each change, behind a base that holds all records.
-// [Open] compares the two by the number of their last change and puts back what the file has lost.
-// [Store.Repaired] says what that was. The ledger is not synced at each change: it protects against
-// damage and mistakes, and the file itself against the loss of power.
+// One damaged page of the write-ahead log costs SQLite all later pages of the log, without a word.
+// A deleted or damaged file costs everything. So each committed change is also added to a ledger
+// beside the file: one line of JSON with a checksum for each change, behind a base that holds all
+// records. [Open] compares the two by the number of their last change and puts back what the file
+// has lost. [Store.Repaired] says what that was. The ledger is not synced at each change: it
+// protects against damage and mistakes, and the file itself against the loss of power.
 //
 // # Secrets
 //

@@ -251,8 +251,8 @@ func (s *Store) writer() {
 	}
 }
 
-// commit carries out a whole batch, durably, or nothing of it. The ledger gets the batch afterwards,
-// because it must never have a change that the state file refused.
+// commit carries out a whole batch, durably, or nothing of it. The ledger gets the batch
+// afterwards, because it must never have a change that the state file refused.
 func (s *Store) commit(batch []*write) error {
 	ctx := context.Background() // one caller that gives up must not stop the others
 	tx, err := s.write.BeginTx(ctx, nil)

@@ -235,8 +235,8 @@ func checkPaused(t *testing.T, s state.Store, id carrel.ID) {
 	}
 }
 
-// tombstonesStay shows that a deleted record leaves a tombstone, that a record put again has none, and
-// that old tombstones can be forgotten.
+// tombstonesStay shows that a deleted record leaves a tombstone, that a record put again has none,
+// and that old tombstones can be forgotten.
 func tombstonesStay(t *testing.T, s state.Store) {
 	ctx := t.Context()
 	a, b := Record(now()), Record(now())

@@ -48,8 +48,8 @@ func TestLikeGawk(t *testing.T) {
 	}
 }
 
-// TestKnownDifferences compares fixed programs with the real gawk. Each shows a place in which this awk, or
-// others, once did otherwise.
+// TestKnownDifferences compares fixed programs with the real gawk. Each shows a place in which this
+// awk, or others, once did otherwise.
 func TestKnownDifferences(t *testing.T) {
 	testenv.Need(t, "gawk", noGawk())
 	for _, program := range []string{
