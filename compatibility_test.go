@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// pin is one client that a file makes a test install.
+// pin is one client, and the file because of which a test installs it.
 type pin struct{ client, file string }
 
 // pins reads the exact version of each client from the files that tests install from.
@@ -100,7 +100,8 @@ func TestCompatibility(t *testing.T) {
 	}
 }
 
-// testsExist checks that a cell such as "`TestA` `TestB` in `test/x`" names tests that there are.
+// testsExist checks a cell such as "`TestA` `TestB` in `test/x`": each test that it names must
+// exist.
 func testsExist(t *testing.T, cell string) {
 	t.Helper()
 	tests, dir, ok := strings.Cut(cell, " in ")

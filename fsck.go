@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Checks is the search for what a service holds and has no record of. Records can be lost by damage
-// or by mistake. A service then keeps the content and the sandboxes that it finds, lists them here,
-// and removes them only on request, or when they have been unclaimed for a long time. All of it is
-// for administrators: others are Forbidden.
+// Checks finds things that a service holds and has no record of. Records can be lost by damage or
+// by mistake. A service then keeps the content and the sandboxes that it finds, and lists them
+// here. It removes them only on request, or after they have been unclaimed for a long time. Only
+// administrators may call these methods: others are Forbidden.
 type Checks interface {
 	// Unclaimed lists everything that has no record, in the order of IDs.
 	Unclaimed(ctx context.Context) ([]Unclaimed, error)
-	// Reclaim makes the record of a snapshot again, from what the snapshot says of itself. If the
-	// snapshot was the pause of a sandbox that has no record either, the sandbox is there again,
-	// too, and paused. Errors: NotFound, Unsupported (a running sandbox), Invalid (damage).
+	// Reclaim makes the record of a snapshot again. The data for it are in the snapshot itself. If
+	// the snapshot is the pause of a sandbox that has no record either, the sandbox exists again,
+	// and is paused. Errors: NotFound, Unsupported (a running sandbox), Invalid (damage).
 	Reclaim(ctx context.Context, id string) error
 	// Discard deletes the content of a snapshot, or ends a sandbox. Errors: NotFound, Conflict.
 	Discard(ctx context.Context, id string) error

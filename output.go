@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// KeptOutput is what a sandbox keeps of what its processes wrote. It is kept inside the sandbox, in
-// the guest's memory: it is paused, forked and rolled back with the processes, and costs the
-// sandbox's own memory. The last bytes of each process are kept and, for a while, those of ended
-// processes that were started with [Command].Keep or that a client left before their end.
+// KeptOutput is the last output of a sandbox's processes. The guest keeps it in its own memory. So
+// it is paused, forked and rolled back with the processes, and it costs the sandbox's own memory.
+// It covers the last bytes of each process. For a while it also covers ended processes, if they
+// were started with [Command].Keep or if a client left before their end.
 type KeptOutput interface {
-	// Records lists processes that were started through the guest, also those ended ones that are
-	// remembered, the oldest first.
+	// Records lists processes that were started through the guest, including remembered ended ones,
+	// the oldest first.
 	Records(ctx context.Context) ([]ProcessRecord, error)
-	// Output returns a piece of what a process wrote. The next piece begins at Next. Errors:
-	// NotFound when nothing is known of such a process.
+	// Output returns a piece of a process's output. The next piece begins at Next. Error: NotFound
+	// for an unknown process.
 	Output(ctx context.Context, q OutputQuery) (ProcessOutput, error)
 }
 
-// ProcessRecord is what is known of a process that runs or has run.
+// ProcessRecord describes a process that runs or has run.
 type ProcessRecord struct {
-	// Serial counts the processes of a sandbox. A PID is given again, a serial number is not.
+	// Serial numbers the processes of a sandbox. A PID is reused, a serial number is not.
 	Serial  int64     `json:"serial"`
 	PID     int       `json:"pid"`
 	Tag     string    `json:"tag,omitempty"`
@@ -28,30 +28,31 @@ type ProcessRecord struct {
 	Dir     string    `json:"dir,omitempty"`
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended,omitzero"` // zero while it runs
-	// ExitCode and Status are those of a [Result], of an ended process.
+	// ExitCode and Status are set after the process's end. They mean the same as in a [Result].
 	ExitCode int    `json:"exitCode"`
 	Status   string `json:"status,omitempty"`
 	Written  int64  `json:"written"` // bytes since its start
-	Kept     int64  `json:"kept"`    // the last bytes of these, which can be read
+	Kept     int64  `json:"kept"`    // how many of the last bytes can be read
 }
 
 // OutputQuery asks for a piece of a process's output.
 type OutputQuery struct {
-	// Process is a PID, or else a tag. Of several it is the youngest that runs, or else the
-	// youngest.
+	// Process is a PID, or else a tag. Of several processes, the youngest running one is meant, or
+	// else the youngest.
 	Process string
-	// Serial, unless 0, is the process's serial number, and Process does not count.
+	// Serial, unless 0, is the process's serial number. Process is then ignored.
 	Serial int64
-	// From is where to begin: so many bytes after the beginning of all output. If they are not kept
-	// any more, the piece begins with the oldest that are.
+	// From is the position of the first wanted byte, counted from the beginning of all output. If
+	// that byte is not kept any more, the piece begins with the oldest kept one.
 	From int64
-	// Most bounds the piece, in bytes. 0, and what is too much, is what the guest allows.
+	// Most bounds the piece, in bytes. 0 means the guest's own bound, which also holds for larger
+	// values.
 	Most int
 	// Wait is how long to wait for output if there is none yet; the guest may wait less.
 	Wait time.Duration
 }
 
-// ProcessOutput is a piece of a process's output, with what was known of the process then.
+// ProcessOutput is a piece of a process's output, with the record of the process at that time.
 type ProcessOutput struct {
 	ProcessRecord
 	From   int64         `json:"from"` // where it begins
@@ -59,7 +60,7 @@ type ProcessOutput struct {
 	Pieces []OutputPiece `json:"pieces"`
 }
 
-// OutputPiece is what was written to one stream.
+// OutputPiece is a part of the output that went to one stream.
 type OutputPiece struct {
 	Stream string `json:"stream"` // stdout, stderr or terminal
 	Data   []byte `json:"data"`

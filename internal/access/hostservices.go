@@ -8,18 +8,18 @@ import (
 )
 
 // HostServices says which callers may let their sandboxes reach services on this machine's own
-// loopback (policy.HostName). Programs that listen there trust whoever connects: a key that may
-// make sandboxes is not meant to reach them. The zero value is nobody.
+// loopback (policy.HostName). Such services trust every local program. A caller that may make
+// sandboxes is not meant to reach them. The zero value allows nobody.
 type HostServices int
 
 // The values.
 const (
 	HostNobody HostServices = iota
-	HostAdmins              // who holds an administrator's key, and acts for no other project
+	HostAdmins              // an administrator that acts for no other project
 	HostAll
 )
 
-// mayOpenHost judges a network that opens services of this machine.
+// mayOpenHost decides whether a caller may have a network that opens services of this machine.
 func (s *Service) mayOpenHost(op string, c carrel.Caller, n carrel.Network) error {
 	if !policy.OpensHost(n) || s.opts.HostServices == HostAll || s.opts.HostServices == HostAdmins && c.Role == carrel.RoleAdmin {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/snapshot"
 )
 
-// DocumentPath is where the description of everything that is served can be read without a key.
+// DocumentPath is the path of the API's description. It needs no key.
 const DocumentPath = "/openapi.json"
 
 // The groups of operations.
@@ -27,15 +27,15 @@ const (
 	tagE2B       = "e2b"
 )
 
-// introduction is what the document says before its first operation.
+// introduction is the text of the document before its first operation.
 const introduction = "Carrel's control plane. The routes below /carrel/v1 are Carrel's own: a field that is not known is " +
 	"refused, and durations are nanoseconds or texts such as \"90s\". The other routes are E2B's, so that its SDKs and its " +
 	"CLI work: fields that are not known are ignored. Send the API key as X-API-KEY or as a bearer token. " +
 	"The same port also carries every sandbox's own traffic: a request with the header E2b-Sandbox-Id, or for the host " +
 	"PORT-ID.DOMAIN, goes to that sandbox and is not described here."
 
-// Document describes everything that this door and the daemon around it serve, as an OpenAPI
-// document for a daemon of the version.
+// Document describes, as an OpenAPI document, everything that the API and the daemon around it
+// serve. version is the daemon's.
 func Document(version string) ([]byte, error) {
 	doc, err := openapi.Document(openapi.API{
 		Title: "Carrel", Version: version, Description: introduction, Tags: tags, Operations: operations(),
@@ -57,7 +57,7 @@ func Document(version string) ([]byte, error) {
 	return json.MarshalIndent(doc, "", " ")
 }
 
-// tags are the groups in the order in which they are shown.
+// tags are the groups of operations, in the order of the document.
 var tags = []openapi.Tag{
 	{Name: tagBoxes, Description: "Make, list, change and end sandboxes."},
 	{Name: tagMoments, Description: "Pause, resume, fork and roll back sandboxes; keep moments of them."},
@@ -68,7 +68,7 @@ var tags = []openapi.Tag{
 	{Name: tagE2B, Description: "E2B's API."},
 }
 
-// wordLists are the values of the types that have no others.
+// wordLists has the types with a fixed set of values, and these values.
 var wordLists = map[reflect.Type][]string{
 	reflect.TypeFor[carrel.State]():      words(carrel.Starting, carrel.Running, carrel.Pausing, carrel.Paused, carrel.Resuming, carrel.Stopping),
 	reflect.TypeFor[carrel.ChangeKind](): words(carrel.ChangeAdded, carrel.ChangeRemoved, carrel.ChangeModified, carrel.ChangeMode),
@@ -83,8 +83,8 @@ func words[T ~string](values ...T) []string {
 	return out
 }
 
-// schemaName calls Carrel's own types as Go does, and the types of this package after what they
-// are for: E2B's have its name before theirs.
+// schemaName names a type in the document. Carrel's own types keep their Go names. A type of this
+// package is named after its purpose, and a type for E2B begins with E2B's name.
 func schemaName(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[errorBody]():
@@ -126,7 +126,8 @@ func operations() map[string]openapi.Operation {
 	return all
 }
 
-// document serves the description. It is made at the first request: it never changes.
+// document serves the description. It makes the text at the first request, since the text never
+// changes.
 func (s *Server) document() func(w http.ResponseWriter) error {
 	made := sync.OnceValues(func() ([]byte, error) { return Document(s.opts.Version) })
 	return func(w http.ResponseWriter) error {
@@ -135,7 +136,7 @@ func (s *Server) document() func(w http.ResponseWriter) error {
 			return err
 		}
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
-		_, _ = w.Write(raw) // who has hung up needs no answer
+		_, _ = w.Write(raw) // a client that hung up needs no answer
 		return nil
 	}
 }

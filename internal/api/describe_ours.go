@@ -122,13 +122,13 @@ var daemonOperations = map[string]openapi.Operation{
 	"DELETE" + ours + "/ssh-keys/{name}": {Tag: tagDaemon, Summary: "Take an SSH key's right away and end its sessions.", Answers: nothing()},
 }
 
-// auditQuery is how the log of decisions is asked.
+// auditQuery are the parameters of a request for the log of decisions.
 var auditQuery = []openapi.Parameter{openapi.Time("since"), openapi.Time("until"), openapi.OneOf("verdict", "allowed", "denied"),
 	openapi.String("host"), openapi.String("rule"), openapi.String("secret"), openapi.String("sandbox"), openapi.String("project"),
 	openapi.Integer("after"), openapi.Integer("limit"), openapi.Boolean("follow")}
 
-// openOperations describes what is served before a key is looked at. The daemon serves the
-// documents about identity itself.
+// openOperations describes the routes that need no key. The daemon serves the documents about
+// identity itself.
 var openOperations = map[string]openapi.Operation{
 	"GET /health":                           {Tag: tagDaemon, Summary: "Answer 204 once requests are served, and 503 before.", Open: true, Answers: map[int]any{204: nil, 503: nil}},
 	"GET " + DocumentPath:                   {Tag: tagDaemon, Summary: "Get this document.", Open: true, Answers: answers(200, map[string]any{})},

@@ -28,7 +28,7 @@ func described(t *testing.T) map[string]any {
 	return doc
 }
 
-// TestDocumentIsComplete: each route is described, and nothing else is.
+// TestDocumentIsComplete shows that the document describes each route, and nothing else.
 func TestDocumentIsComplete(t *testing.T) {
 	served := map[string]bool{}
 	for _, pattern := range New(Options{Callers: adminKey("k")}).Patterns() {
@@ -79,7 +79,7 @@ func TestDocumentIsComplete(t *testing.T) {
 	}
 }
 
-// TestDocumentIsTheSame: the same program always says the same.
+// TestDocumentIsTheSame shows that the same program always makes the same document.
 func TestDocumentIsTheSame(t *testing.T) {
 	a, err := Document("x")
 	if err != nil {
@@ -91,7 +91,7 @@ func TestDocumentIsTheSame(t *testing.T) {
 	}
 }
 
-// wrong is a value that a property of the schema does not admit; nil if there is none.
+// wrong returns a value that a property of the schema does not admit, or nil if it admits all.
 func wrong(s map[string]any) any {
 	kinds := []string{}
 	switch k := s["type"].(type) {
@@ -125,8 +125,8 @@ func wrong(s map[string]any) any {
 	return "neither"
 }
 
-// TestDocumentBodies: what the document says of a request's body is what the door holds the
-// body to. A field of another type is refused, and so is one that is not known by our routes.
+// TestDocumentBodies shows that the routes hold a request's body to the document: they refuse a
+// field of another type, and our own routes refuse an unknown field.
 func TestDocumentBodies(t *testing.T) {
 	s := New(Options{Callers: adminKey("k"), Service: newFake(), Rekey: func([]byte) error { return nil }})
 	post := func(route, path, body string) (int, string) {
@@ -172,7 +172,7 @@ func TestDocumentBodies(t *testing.T) {
 	}
 }
 
-// bodySchema is the schema of a request's body, followed to where it is written out.
+// bodySchema returns the schema of a request's body. It follows a reference to the schema itself.
 func bodySchema(t *testing.T, doc map[string]any, path, verb string) map[string]any {
 	t.Helper()
 	op := doc["paths"].(map[string]any)[path].(map[string]any)[verb].(map[string]any)
@@ -184,7 +184,8 @@ func bodySchema(t *testing.T, doc map[string]any, path, verb string) map[string]
 	return schema
 }
 
-// TestDocumentQueries: a parameter that the document gives a type is held to it.
+// TestDocumentQueries shows that a route refuses a parameter with a value of another type than the
+// document gives.
 func TestDocumentQueries(t *testing.T) {
 	s := New(Options{Callers: adminKey("k"), Service: newFake()})
 	tried := 0

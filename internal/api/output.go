@@ -11,13 +11,13 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Bounds of what is asked of kept output. The guest has bounds of its own, and is not trusted.
+// Bounds on requests for kept output. The guest has bounds of its own, but it is not trusted.
 const (
 	maxOutput     = 256 << 10        // bytes of one answer
 	maxOutputWait = 20 * time.Second // for output that is yet to come
 )
 
-// outputRoutes are those about what processes wrote.
+// outputRoutes are the routes about the output of processes.
 type outputRoutes struct{ *Server }
 
 func (s outputRoutes) add(v1 string) {
@@ -25,8 +25,8 @@ func (s outputRoutes) add(v1 string) {
 	s.handle("GET"+v1+"/sandboxes/{id}/processes/{process}/output", s.output)
 }
 
-// awake opens the inside of a sandbox that runs. It wakes none: whoever looks at output must not
-// keep a sandbox awake that nobody uses.
+// awake opens the inside of a running sandbox. It wakes no paused one: a client that only looks at
+// output must not keep a sandbox awake that nobody uses.
 func (s outputRoutes) awake(ctx context.Context, id carrel.ID) (carrel.Computer, error) {
 	sb, err := s.opts.Service.Get(ctx, id)
 	if err != nil {
@@ -39,7 +39,7 @@ func (s outputRoutes) awake(ctx context.Context, id carrel.ID) (carrel.Computer,
 	return s.opts.Service.Computer(ctx, id)
 }
 
-// records answers with the processes of a sandbox, also with ended ones that are remembered.
+// records answers with the processes of a sandbox, including ended ones that it remembers.
 func (s outputRoutes) records(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
@@ -60,7 +60,7 @@ func (s outputRoutes) records(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// output answers with a piece of what a process wrote.
+// output answers with a piece of a process's output.
 func (s outputRoutes) output(w http.ResponseWriter, r *http.Request) error {
 	id, err := pathID(r)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s outputRoutes) output(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// outputQuery reads the question for output from a URL.
+// outputQuery reads a request for output from a URL.
 func outputQuery(process string, v url.Values) (carrel.OutputQuery, error) {
 	q := carrel.OutputQuery{Process: process, Most: maxOutput}
 	for name, to := range map[string]*int64{"serial": &q.Serial, "from": &q.From} {

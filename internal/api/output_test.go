@@ -10,7 +10,7 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// keeping is the inside of a sandbox that keeps output; it notes what it was asked for.
+// keeping is the inside of a sandbox that keeps output. It notes each request.
 type keeping struct {
 	carrel.Computer
 	asked carrel.OutputQuery
@@ -28,7 +28,7 @@ func (k *keeping) Output(_ context.Context, q carrel.OutputQuery) (carrel.Proces
 		Pieces: []carrel.OutputPiece{{Stream: "stdout", Data: []byte("hi\n")}}}, nil
 }
 
-// TestOutput reads what a sandbox keeps of its processes' output.
+// TestOutput reads the output that a sandbox has kept.
 func TestOutput(t *testing.T) {
 	f, inside := newFake(), &keeping{}
 	f.computer = func(carrel.ID) (carrel.Computer, error) { return inside, nil }

@@ -7,8 +7,9 @@ import (
 	"github.com/carrel-dev/carrel/internal/access"
 )
 
-// hostService is the wire's question whether a sandbox may reach a port on this machine's loopback;
-// nil where none may. That the sandbox's policy opens the port was judged before.
+// hostService returns the function that tells the wire whether a sandbox may reach a port on this
+// machine's loopback, or nil if no sandbox may. The wire asks only about ports that the sandbox's
+// policy opens.
 func (a *Assembly) hostService() func(carrel.ID, uint16) error {
 	if a.opts.HostServices == access.HostNobody {
 		return nil

@@ -13,12 +13,12 @@ import (
 	"strings"
 )
 
-// insideFiles is how many files the repository has in which work is measured inside of boxes.
+// insideFiles is the number of files in the repository of the measurements inside boxes.
 const insideFiles = 5000
 
-// insideScript does what agents do all day, and prints how long each took. It runs in one box from
-// beginning to end, so that no start is in its figures. What a box does not let it do it leaves
-// out.
+// insideScript does work that agents do all day, and prints the time of each part. It runs in one
+// box from beginning to end, so the start of a box is not in its figures. It leaves out parts that
+// a box does not allow.
 const insideScript = `import os, socket, subprocess, sys, time
 n, only = int(sys.argv[1]), sys.argv[2:]
 def show(name, f):
@@ -70,7 +70,7 @@ show('tcp', lambda: connects(socket.AF_INET, ('127.0.0.1', 0)))
 // insideWorks are the parts of the script.
 var insideWorks = []struct {
 	key, what string
-	limit     float64 // of the ratio to the same outside, 0 for none
+	limit     float64 // of the ratio to the same work outside; 0 for none
 }{
 	{"git", fmt.Sprintf("git status on %d files", insideFiles), 1.1},
 	{"file", "make and remove a file", 0},
@@ -78,8 +78,8 @@ var insideWorks = []struct {
 	{"tcp", "connect to a port of its own", 0},
 }
 
-// inside measures work inside of boxes that run already, beside the same work outside and in the
-// peers' boxes, in turns.
+// inside measures work in a box that already runs, against the same work outside and in the peers'
+// boxes, in turns.
 func (b *runBench) inside(ctx context.Context) ([]row, error) {
 	old := b.work
 	b.work = filepath.Join(b.dir, "home", "inside")
@@ -128,8 +128,7 @@ func (b *runBench) inside(ctx context.Context) ([]row, error) {
 	return rows, nil
 }
 
-// insideOnce runs the script in one way, all of it or some of its works, and adds what it says to
-// took.
+// insideOnce runs the script in one way, whole or in parts, and adds the printed times to took.
 func (b *runBench) insideOnce(ctx context.Context, c *contestant, took map[string]map[string][]float64, only ...string) error {
 	line := append(slices.Clone(c.prefix), "python3", filepath.Join(b.dir, "home", "inside.py"), strconv.Itoa(max(b.o.samples(1000), 50)))
 	line = append(line, only...)
@@ -159,7 +158,8 @@ func (b *runBench) insideOnce(ctx context.Context, c *contestant, took map[strin
 	return nil
 }
 
-// repository makes one of so many files in so many directories in the working directory.
+// repository makes a repository in the working directory, with this many files in this many
+// directories.
 func (b *runBench) repository(ctx context.Context, files, dirs int) error {
 	for i := range files {
 		if err := write(filepath.Join(b.work, fmt.Sprintf("d%03d", i%dirs), fmt.Sprintf("e%d", i%7), fmt.Sprintf("f%d.txt", i)), fmt.Sprintf("file %d\n", i)); err != nil {
@@ -176,8 +176,7 @@ func (b *runBench) repository(ctx context.Context, files, dirs int) error {
 	return nil
 }
 
-// allowed compares how long it takes until a command that does nothing has ended in a box with a
-// network.
+// allowed compares the whole time of a command that does nothing, in a box with a network.
 func (b *runBench) allowed(ctx context.Context) ([]row, error) {
 	bare := &contestant{name: "bare"}
 	ours := &contestant{name: "carrel run --allow", prefix: []string{b.carrel, "run", "--allow", "example.com", "--"}}

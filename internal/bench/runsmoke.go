@@ -14,8 +14,8 @@ type insideSmoke struct {
 	remove func()
 }
 
-// insideChecks compares work in a box with the same outside. The box of each round does the work of
-// one check.
+// insideChecks compares work in a box with the same work outside. The box of each round does the
+// work of one check.
 func insideChecks(ctx context.Context, o Options, program string) (insideSmoke, error) {
 	o.Carrel, o.Quick = program, true
 	b, err := newRunBench(o)

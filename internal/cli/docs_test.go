@@ -30,8 +30,8 @@ func tableOfCommands(t *testing.T) []string {
 	return rows
 }
 
-// TestTableOfCommands compares the table of commands in docs/cli.md with the commands that there
-// are: each is in it, and each flag in it is one of the commands of its row.
+// TestTableOfCommands compares the table in docs/cli.md with the real commands. Each command must
+// be in the table, and each flag in the table must belong to a command of its row.
 func TestTableOfCommands(t *testing.T) {
 	root := (&app{}).root()
 	code := regexp.MustCompile("`([^`]+)`")

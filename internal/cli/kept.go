@@ -10,15 +10,15 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// keptWait is how long one question for output waits, while logs follows a process.
+// keptWait is how long one request for output waits while logs follows a process.
 const keptWait = 15 * time.Second
 
-// tailMost is how many bytes --tail holds, at most, to find the last lines among them.
+// tailMost is the most bytes that --tail holds while it looks for the last lines.
 const tailMost = 2 << 20
 
-// printOutput prints what a sandbox keeps of a process's output, and with follow what comes until
-// the process's end. With lines above 0 it begins with the last lines. It returns what is known of
-// the process.
+// printOutput prints the kept output of a process. With follow, it also prints new output until the
+// process ends. With lines above 0, it begins with the last lines. It returns the record of the
+// process.
 func (a processCommands) printOutput(ctx context.Context, svc carrel.Service, id carrel.ID, name string, follow bool, lines int) (carrel.ProcessRecord, error) {
 	comp, all, err := recordsOf(ctx, svc, id)
 	if err != nil {
@@ -67,7 +67,7 @@ func (a processCommands) printOutput(ctx context.Context, svc carrel.Service, id
 	}
 }
 
-// printPieces prints output to the streams that it was written to.
+// printPieces prints each piece of output to the stream that the process wrote it to.
 func (a processCommands) printPieces(pieces []carrel.OutputPiece) error {
 	for _, p := range pieces {
 		if a.json {
@@ -87,13 +87,13 @@ func (a processCommands) printPieces(pieces []carrel.OutputPiece) error {
 	return nil
 }
 
-// tailed holds output, and of it the last lines if there is a number of lines.
+// tailed holds output. If there is a number of lines, it holds only the last lines.
 type tailed struct {
 	lines  int
 	pieces []carrel.OutputPiece
 }
 
-// add adds pieces, and forgets what is before the last lines.
+// add adds pieces, and forgets everything before the last lines.
 func (t *tailed) add(pieces []carrel.OutputPiece) {
 	t.pieces = append(t.pieces, pieces...)
 	if t.lines <= 0 {
@@ -121,7 +121,7 @@ func (t *tailed) add(pieces []carrel.OutputPiece) {
 
 func endsLine(data []byte) bool { return len(data) > 0 && data[len(data)-1] == '\n' }
 
-// recordsOf lists what is known of a sandbox's processes. It wakes none.
+// recordsOf lists the records of a sandbox's processes. It wakes no sandbox.
 func recordsOf(ctx context.Context, svc carrel.Service, id carrel.ID) (carrel.Computer, []carrel.ProcessRecord, error) {
 	comp, err := awake(ctx, svc, id)
 	if err != nil {
@@ -131,8 +131,8 @@ func recordsOf(ctx context.Context, svc carrel.Service, id carrel.ID) (carrel.Co
 	return comp, all, err
 }
 
-// findRecord finds the one process that a text means: by its ID, else by its tag. One that runs is
-// meant before one that has ended, and of ended ones the last.
+// findRecord finds the one process that a text means: by its ID, else by its tag. A running process
+// goes before an ended one. Of ended ones, the last goes first.
 func findRecord(all []carrel.ProcessRecord, id carrel.ID, text string) (carrel.ProcessRecord, error) {
 	const op = "find process"
 	for _, match := range []func(carrel.ProcessRecord) bool{
@@ -167,7 +167,7 @@ func findRecord(all []carrel.ProcessRecord, id carrel.ID, text string) (carrel.P
 		Hint: "carrel ps -a " + string(id)}
 }
 
-// noteDetached says how a process that was left running can be found again.
+// noteDetached says how to find a process again that was left running.
 func noteDetached(w io.Writer, id carrel.ID, pid int, tag string) {
 	fmt.Fprintf(w, "its output: carrel logs -f %s %s\n", id, first(tag, fmt.Sprint(pid)))
 }

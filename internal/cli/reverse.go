@@ -13,13 +13,13 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// reverseWait is how long a connection to where a reverse forward leads may take.
+// reverseWait bounds the dial to the target of a reverse forward.
 const reverseWait = 10 * time.Second
 
-// reverseCommands lead ports of a sandbox out to where the command runs.
+// reverseCommands forward ports of a sandbox to targets that this machine reaches.
 type reverseCommands struct{ *app }
 
-// reversal is one port of a sandbox and where it leads.
+// reversal is one port of a sandbox, and its target.
 type reversal struct {
 	inside uint16
 	to     string // HOST:PORT, as this machine knows it
@@ -95,12 +95,12 @@ func (a reverseCommands) run(ctx context.Context, svc carrel.Service, id carrel.
 	}
 	wg.Wait()
 	if ctx.Err() != nil {
-		return nil // being interrupted is how it ends
+		return nil // an interrupt is its usual end
 	}
 	return context.Cause(going)
 }
 
-// lead connects a program inside with where its port leads, and copies until both are done.
+// lead connects a program inside with the target of its port, and copies until both directions end.
 func lead(ctx context.Context, inside net.Conn, to string) error {
 	dialing, cancel := context.WithTimeout(ctx, reverseWait)
 	defer cancel()
@@ -117,7 +117,7 @@ func lead(ctx context.Context, inside net.Conn, to string) error {
 	return nil
 }
 
-// reverseReport tells of reverse forwards, one line each.
+// reverseReport prints reverse forwards, one line each.
 type reverseReport struct {
 	a  *app
 	mu sync.Mutex

@@ -16,7 +16,7 @@ type ownPorts struct {
 	set map[uint16]bool
 }
 
-// add adds a door's port. What is no TCP address has none.
+// add adds a door's port. An address that is not TCP has none.
 func (o *ownPorts) add(addr string) {
 	_, text, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -34,15 +34,15 @@ func (o *ownPorts) add(addr string) {
 	o.set[uint16(port)] = true
 }
 
-// has reports whether a port is a door's.
+// has reports whether a port belongs to a door.
 func (o *ownPorts) has(port uint16) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.set[port]
 }
 
-// hostServices says whose sandboxes may reach services of this machine. A daemon that others than
-// this machine's users reach opens none, unless it is told to in so many words.
+// hostServices says whose sandboxes may reach services of this machine. A daemon that other
+// machines can reach allows nobody, unless its setting says so.
 func hostServices(mode string, listening net.Addr) access.HostServices {
 	switch mode {
 	case config.HostServicesAll:

@@ -7,7 +7,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/access"
 )
 
-// TestHostServices: a daemon that others reach opens nothing of its host unless it is told to.
+// TestHostServices shows that a daemon that other machines can reach opens nothing of its host,
+// unless its setting says so.
 func TestHostServices(t *testing.T) {
 	local, six, all := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7070}, &net.TCPAddr{IP: net.IPv6loopback, Port: 1}, &net.TCPAddr{IP: net.IPv4zero, Port: 7070}
 	for _, c := range []struct {

@@ -21,9 +21,9 @@ import (
 	"github.com/carrel-dev/carrel/internal/sshdoor"
 )
 
-// recorded are requests to a real daemon in an order in which each succeeds, and the status that
-// each is answered with. What stands in braces is a name of newNeighbours, or "{new}", the last
-// sandbox that was made.
+// recorded are requests to a real daemon, in an order in which each succeeds, and the status of
+// each answer. A word in braces is a name of newNeighbours, or "{new}", the last sandbox that was
+// made.
 var recorded = []struct {
 	pattern, path, body string
 	status              int
@@ -121,7 +121,7 @@ var recorded = []struct {
 	{"POST /v3/templates", "/v3/templates", "", 501},
 }
 
-// unrecorded are the routes of which there is no good answer here, and why.
+// unrecorded are routes that this test can't ask, and the reasons.
 var unrecorded = map[string]string{
 	"GET /carrel/v1/audit":                                          "the wire writes that log, and this daemon has none",
 	"GET /carrel/v1/sandboxes/{id}/audit":                           "as before",
@@ -135,8 +135,8 @@ var unrecorded = map[string]string{
 	"POST " + identity.IntrospectPath:                               "it answers with what RFC 7662 says, which package identity tests",
 }
 
-// TestDocumentIsTrue asks a real daemon for everything and holds each answer to what the document
-// that the same daemon serves says of it: the status is listed, and the schema fits and names
+// TestDocumentIsTrue asks a real daemon for everything, and compares each answer with the document
+// that the same daemon serves. The document must list the status, and its schema must fit and name
 // every field.
 func TestDocumentIsTrue(t *testing.T) {
 	n := newNeighbours(t)
@@ -200,7 +200,7 @@ func administrators(path string) bool {
 		func(part string) bool { return strings.Contains(path, part) })
 }
 
-// otherPublicKey is an SSH key that the daemon does not know.
+// otherPublicKey returns an SSH key that the daemon does not know.
 func otherPublicKey(t *testing.T) string {
 	t.Helper()
 	key, err := sshdoor.NewHostKey()
@@ -210,8 +210,8 @@ func otherPublicKey(t *testing.T) string {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key.PublicKey())))
 }
 
-// document is what a daemon says of itself, made strict: in it an answer has no other fields than
-// those that it names.
+// document is the daemon's document, made strict: an answer may have no field that the document
+// does not name.
 type document struct {
 	t   *testing.T
 	doc map[string]any
@@ -232,7 +232,7 @@ func newDocument(t *testing.T, raw string) *document {
 	return d
 }
 
-// closeObjects lets no schema below v admit fields that it does not name.
+// closeObjects makes every schema below v refuse fields that it does not name.
 func closeObjects(v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -260,7 +260,7 @@ func (d *document) routes() []string {
 	return all
 }
 
-// operation is what the document says of a route.
+// operation returns the document's description of a route.
 func (d *document) operation(path, method string) map[string]any {
 	d.t.Helper()
 	item, _ := d.doc["paths"].(map[string]any)[path].(map[string]any)
@@ -271,7 +271,7 @@ func (d *document) operation(path, method string) map[string]any {
 	return op
 }
 
-// check holds an answer to the document.
+// check compares an answer with the document.
 func (d *document) check(path, method string, status int, answer string) {
 	d.t.Helper()
 	where := []string{"paths", path, strings.ToLower(method), "responses", fmt.Sprint(status)}
@@ -311,7 +311,7 @@ func (d *document) check(path, method string, status int, answer string) {
 	}
 }
 
-// value holds one JSON value to the schema at a place of the document.
+// value compares one JSON value with the schema at a place of the document.
 func (d *document) value(where []string, text string) {
 	d.t.Helper()
 	pointer := "doc.json#"
@@ -338,7 +338,7 @@ func (d *document) value(where []string, text string) {
 	}
 }
 
-// first asks and reads the first line of an answer that goes on.
+// first sends a request and reads the first line of an endless answer.
 func (n *neighbours) first(s stranger, method, path, body string) (int, string) {
 	n.t.Helper()
 	req, err := http.NewRequestWithContext(n.t.Context(), method, n.URL()+path, strings.NewReader(body))

@@ -14,8 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkAudit is what the look at what a command left costs, beside "git status" in the same
-// tree.
+// BenchmarkAudit measures the audit of a command's files, and "git status" in the same tree.
 func BenchmarkAudit(b *testing.B) {
 	for _, files := range []int{5_000, 50_000} {
 		root := b.TempDir()

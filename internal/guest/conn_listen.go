@@ -16,11 +16,11 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// The other direction of a tunnel: GET ListenPath + port with "Upgrade: carrel-tunnel" has the
+// The other direction of a tunnel. GET ListenPath + port with "Upgrade: carrel-tunnel" makes the
 // guest listen on the sandbox's 127.0.0.1 until that connection ends. The answer is 101 with the
-// port in PortHeader, and then a line with an ID for each connection that comes, which the host
-// takes within ten seconds by GET AcceptedPath + ID, upgraded likewise. Both want the access token
-// and are for the host alone.
+// port in PortHeader. A line with an ID follows for each new connection. The host takes it within
+// ten seconds by GET AcceptedPath + ID, upgraded in the same way. Both requests need the access
+// token, and only the host may send them.
 const (
 	ListenPath   = "/carrel/listen/"
 	AcceptedPath = "/carrel/accepted/"
@@ -79,7 +79,7 @@ type inner struct {
 	once    sync.Once
 }
 
-// Accept implements net.Listener. What a connection's program did not wait for is passed over.
+// Accept implements net.Listener. It passes over a connection whose program has already gone.
 func (l *inner) Accept() (net.Conn, error) {
 	for {
 		line, err := l.lines.ReadSlice('\n')
@@ -112,7 +112,7 @@ func (l *inner) Accept() (net.Conn, error) {
 // Addr implements net.Listener: the address inside.
 func (l *inner) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: l.port} }
 
-// Close ends the listening, and all connections that it took.
+// Close ends the listener and all connections that it accepted.
 func (l *inner) Close() (err error) {
 	l.once.Do(func() {
 		l.cancel()

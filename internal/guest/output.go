@@ -14,17 +14,17 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// What a guest keeps of the output of processes. A GET of ProcessesPath is answered by a list of
+// Routes to the kept output of processes. A GET of ProcessesPath is answered by a list of
 // [carrel.ProcessRecord]. A GET of OutputPath has the fields of a [carrel.OutputQuery] (process,
-// serial, from, most, and wait in milliseconds) and is answered by a [carrel.ProcessOutput], or 410
-// if the guest knows of no such process. Both want the access token.
+// serial, from, most, and wait in milliseconds). It is answered by a [carrel.ProcessOutput], or by
+// 410 if the guest knows no such process. Both need the access token.
 const (
 	ProcessesPath = "/carrel/processes"
 	OutputPath    = "/carrel/output"
-	// OutputWait is how long the guest lets a request for output wait.
+	// OutputWait is the longest time that the guest holds a request for output.
 	OutputWait = 20 * time.Second
-	// KeepHeader, in a request that starts a process, has the guest keep the process's last output
-	// and its exit status when it has ended and the client has been told.
+	// KeepHeader, in a request that starts a process, makes the guest keep the process's last
+	// output and its exit status after its end, even if the client knows the end.
 	KeepHeader = "Carrel-Keep-Output"
 )
 
@@ -46,7 +46,7 @@ func (c *Conn) Records(ctx context.Context) ([]carrel.ProcessRecord, error) {
 	return out, err
 }
 
-// Output implements carrel.KeptOutput. What the guest answers is checked: it is not trusted.
+// Output implements carrel.KeptOutput. It checks the answer, because the guest is not trusted.
 func (c *Conn) Output(ctx context.Context, q carrel.OutputQuery) (carrel.ProcessOutput, error) {
 	const op = "read output"
 	v := url.Values{}
@@ -76,7 +76,7 @@ func (c *Conn) Output(ctx context.Context, q carrel.OutputQuery) (carrel.Process
 	return out, nil
 }
 
-// getKept asks the guest for what it keeps.
+// getKept sends the guest a request about kept output.
 func (c *Conn) getKept(ctx context.Context, op, path string, most int64, out any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+path, nil)
 	if err != nil {

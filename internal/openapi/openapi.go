@@ -28,9 +28,9 @@ type API struct {
 	Tags []Tag
 	// Operations are by pattern, in the form of [http.ServeMux]: "GET /sandboxes/{id}".
 	Operations map[string]Operation
-	// Failure is a value of the type of every error's answer.
+	// Failure is a value of the type of all errors' answers.
 	Failure any
-	// Types says what the types of requests and answers are called, and which values they have.
+	// Types gives the names of the types, and the values of those with a fixed set.
 	Types Types
 }
 
@@ -46,13 +46,13 @@ type Operation struct {
 	Query []Parameter
 	// Body describes the request's body; nil is none.
 	Body *Body
-	// Answers are by status: a value of the type that is encoded, or nil for no content.
+	// Answers are by status: a value of the encoded type, or nil for no content.
 	Answers map[int]any
 	// Media is the answers' content type; "" is JSON. [Lines] is one JSON value a line.
 	Media string
 	// Open needs no key.
 	Open bool
-	// Deprecated has a better successor.
+	// Deprecated says that a better operation exists.
 	Deprecated bool
 }
 
@@ -66,13 +66,13 @@ const (
 
 // Body describes the body of a request.
 type Body struct {
-	// Of is a value of the type that the body is decoded into.
+	// Of is a value of the type into which the body is decoded.
 	Of any
-	// Needed are the fields without which the request is refused.
+	// Needed are fields that must be there.
 	Needed []string
 	// Optional means the request may have no body.
 	Optional bool
-	// Strict means a field that the type does not have is refused.
+	// Strict says that unknown fields are refused.
 	Strict bool
 	// Media is the content type; "" is JSON.
 	Media string
@@ -121,9 +121,9 @@ var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.Met
 // wildcard is a part of a pattern that stands for anything.
 var wildcard = regexp.MustCompile(`\{([^}]+)\}`)
 
-// Routes says under which paths and methods a pattern of [http.ServeMux] is in the document. A
-// pattern without a method is there with each method that the API uses. A pattern for a whole
-// subtree has one last parameter for the rest.
+// Routes returns the path and the methods of a pattern of [http.ServeMux], as the document has
+// them. A pattern without a method has every method that the API uses. A pattern for a whole
+// subtree has a last parameter for the rest.
 func Routes(pattern string) (path string, verbs []string) {
 	verbs, path = methods, pattern
 	if method, rest, ok := strings.Cut(pattern, " "); ok {
@@ -239,7 +239,7 @@ func capital(name string) string {
 	return strings.ToUpper(name[:1]) + name[1:]
 }
 
-// parametersOf lists what stands in the path and in the query.
+// parametersOf lists the parameters of the path and of the query.
 func parametersOf(op Operation, path string) []any {
 	var out []any
 	for _, m := range wildcard.FindAllStringSubmatch(path, -1) {
@@ -264,7 +264,7 @@ func (r *reflector) body(b Body) (map[string]any, error) {
 	if b.Of != nil {
 		in := direction{in: true, strict: b.Strict}
 		var err error
-		if len(b.Needed) > 0 { // of this request only: it is no component
+		if len(b.Needed) > 0 { // belongs to this request only, so it is no component
 			schema, err = r.object(reflect.TypeOf(b.Of), in)
 		} else {
 			schema, err = r.schema(reflect.TypeOf(b.Of), in)
@@ -289,7 +289,7 @@ func (r *reflector) body(b Body) (map[string]any, error) {
 	return out, nil
 }
 
-// answer describes what comes back with a status; 0 is every status that is not listed.
+// answer describes the answer with a status. 0 is every status that is not listed.
 func (r *reflector) answer(status int, of any, media string) (map[string]any, error) {
 	text := http.StatusText(status)
 	if status == 0 {

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Types says what cannot be learnt from a Go type.
+// Types holds facts about types that reflection can't find.
 type Types struct {
-	// Name is what a struct type is called in the document; "" writes it out where it stands.
-	// Two types must not have one name.
+	// Name returns the name of a struct type in the document. For "" the schema is written where
+	// the type is used. Two types must not have one name.
 	Name func(reflect.Type) string
-	// Known are types with a schema of their own: those that write themselves as JSON.
+	// Known are types that write their own JSON, with their schemas.
 	Known map[reflect.Type]Schema
-	// Values are the values that a text type has, where they are all known.
+	// Values are all the values of a text type with a fixed set.
 	Values map[reflect.Type][]string
 	// Filled says that an answer's lists and maps of this struct type are never null.
 	Filled func(reflect.Type) bool
@@ -31,8 +31,9 @@ type reflector struct {
 	named      map[string]reflect.Type
 }
 
-// direction says whether a schema is of a request, in which nothing is needed and anything may
-// be null, or of an answer, in which everything is there that encoding/json always writes.
+// direction says whether a schema belongs to a request or an answer. In a request no field is
+// needed, and every field may be null. In an answer, every field is there that encoding/json always
+// writes.
 type direction struct{ in, strict bool }
 
 var (
@@ -96,8 +97,8 @@ func (r *reflector) schema(t reflect.Type, d direction) (Schema, error) {
 	return nil, fmt.Errorf("%v can't be described", t)
 }
 
-// structure describes a struct, by reference if it has a name. A request's and an answer's
-// schema of one type differ, and so do their names.
+// structure describes a struct, by reference if it has a name. A type has another schema and
+// another name in requests than in answers.
 func (r *reflector) structure(t reflect.Type, d direction) (Schema, error) {
 	name := r.types.Name(t)
 	if name == "" {
@@ -116,7 +117,7 @@ func (r *reflector) structure(t reflect.Type, d direction) (Schema, error) {
 		}
 		return ref, nil
 	}
-	r.named[name] = t // before its fields: it may be in itself
+	r.named[name] = t // before its fields, since a field may have this very type
 	s, err := r.object(t, d)
 	r.components[name] = s
 	return ref, err
@@ -152,8 +153,8 @@ func (r *reflector) object(t reflect.Type, d direction) (Schema, error) {
 	return s, nil
 }
 
-// maybeNull reports whether a field can be null. encoding/json reads null into anything, as
-// "not given". It writes null for a nil that is not left out.
+// maybeNull reports whether a field can be null. encoding/json reads null into every type as "not
+// given". It writes null for a nil that it does not leave out.
 func (r *reflector) maybeNull(f field, owner reflect.Type, d direction) bool {
 	if d.in {
 		return true
@@ -190,8 +191,8 @@ type field struct {
 	omitted bool // when it is empty
 }
 
-// fieldsOf lists a struct's fields by the rules of encoding/json: an embedded struct's count as
-// the outer one's, unless the outer one has the name itself.
+// fieldsOf lists a struct's fields by the rules of encoding/json. The fields of an embedded struct
+// count as fields of the outer one, unless the outer one has a field of that name.
 func fieldsOf(t reflect.Type) []field {
 	var own, embedded []field
 	for i := range t.NumField() {

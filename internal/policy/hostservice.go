@@ -10,10 +10,10 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// A service of the host is what listens on the loopback of the machine that a sandbox runs on.
-// Every other rule leaves that machine out of reach. One rule opens it: it allows [HostName],
-// alone, and lists each port. Inside, the name has the address [HostAddr], which is nothing but a
-// word for it: no packet goes there, and nothing else leads to the host's loopback.
+// A service of the host is a program that listens on the loopback of the machine on which a sandbox
+// runs. Only one kind of rule opens it: a rule that allows [HostName] alone, and lists each port.
+// Inside, the name has the address [HostAddr]. That address only stands for the host: no packet
+// goes there, and no other address leads to the host's loopback.
 const HostName = "host.carrel.internal"
 
 // HostAddr is the address of [HostName] inside.
@@ -35,7 +35,7 @@ func OpensHost(n carrel.Network) bool {
 	})
 }
 
-// isHostName reports whether a destination is [HostName], however it is spelled.
+// isHostName reports whether a destination is [HostName], in any spelling.
 func isHostName(s string) bool {
 	d, _, err := parseDestination(s)
 	return err == nil && d.name == HostName
@@ -106,8 +106,8 @@ func (p *Policy) hostRule(port uint16) *rule {
 	return nil
 }
 
-// toHost reports whether a flow is for a service of the host: it goes to the host's address. Where
-// no address is known, as when a policy is explained, the name tells.
+// toHost reports whether a flow is for a service of the host: it goes to the host's address. If no
+// address is known, as in an explanation of a policy, the name decides.
 func (f *known) toHost() bool {
 	if f.Addr.IsValid() {
 		return f.addr == HostAddr
@@ -127,7 +127,7 @@ func (p *Policy) judgeHost(f *known) Verdict {
 	return p.noHost(f.Port)
 }
 
-// judgeHostName judges a question for the host's name.
+// judgeHostName judges a DNS question for the host's name.
 func (p *Policy) judgeHostName() Verdict {
 	if len(p.host) == 0 {
 		return p.noHost(0)
@@ -135,7 +135,7 @@ func (p *Policy) judgeHostName() Verdict {
 	return Verdict{Allow: true, Host: true, Rule: p.rules[p.host[0].rule].label, Index: -1}
 }
 
-// noHost refuses a port of the host that no rule opens; 0 is none in particular.
+// noHost refuses a port of the host that no rule opens. 0 is no port in particular.
 func (p *Policy) noHost(port uint16) Verdict {
 	if port == 0 {
 		return builtIn("host services", "no rule opens a service of this host", hostHint(0))
@@ -152,11 +152,12 @@ func hostHint(port uint16) string {
 	return "ask for: allow " + HostName + ":" + text + ", for a service that listens on this machine's 127.0.0.1"
 }
 
-// HostHint says how to ask for a service of the host instead of an address of the host.
+// HostHint says how to ask for a service of the host, to a caller that tried an address of the
+// host.
 func HostHint(port uint16) string { return hostHint(port) }
 
-// HostInstead returns the destination to allow for someone who was refused this machine itself, by
-// an address or by a name that other systems have for it; "" for any other refusal.
+// HostInstead returns the destination to allow after a refusal of this machine itself, by an
+// address or by a name that other systems have for it. It returns "" for all other refusals.
 func HostInstead(d carrel.Decision) string {
 	name, _ := canonical(d.Name)
 	switch d.Rule {
@@ -173,7 +174,7 @@ func HostInstead(d carrel.Decision) string {
 	return HostName + ":" + port
 }
 
-// hostRefused is the rule of what no rule opens.
+// hostRefused names the built-in rule that refuses ports of the host that no rule opens.
 const hostRefused = "built-in: host services"
 
 // othersHostNames are names that other systems have for the host.

@@ -16,7 +16,7 @@ func toHost(ports ...string) carrel.Rule {
 
 var hostAddr = policy.HostAddr.String()
 
-// TestHostService: one rule opens one port of the host, and nothing else does.
+// TestHostService shows that one rule opens one port of the host, and that nothing else does.
 func TestHostService(t *testing.T) {
 	everything := carrel.Policy{Default: "allow", Rules: []carrel.Rule{allow("*", "*.carrel.internal", "*.internal", "10.0.0.0/8", "0.0.0.0/0", "::/0")}}
 	withHost := everything
@@ -53,7 +53,7 @@ func TestHostService(t *testing.T) {
 			t.Errorf("%s: %s, host %v, %+v", c.name, outcome(v), v.Host, v)
 		}
 	}
-	// Names that lead to the host's address, or to loopback, don't.
+	// Names that resolve to the host's address, or to loopback, don't open it.
 	p := ours(t, withHost)
 	for _, to := range []string{hostAddr, "127.0.0.1", "::1", "::ffff:" + hostAddr, "64:ff9b::" + hostAddr} {
 		a := netip.MustParseAddr(to)
@@ -71,7 +71,7 @@ func TestHostService(t *testing.T) {
 			t.Errorf("the name %s: %+v", c.name, v)
 		}
 	}
-	// Who tries the host's own addresses reads what to ask for.
+	// A refusal of the host's own addresses names the destination to ask for.
 	if v := p.Judge(tcp("127.0.0.1", 6379)); !strings.Contains(v.Hint, "allow host.carrel.internal:6379") {
 		t.Errorf("the hint is %q", v.Hint)
 	}
@@ -84,7 +84,7 @@ func TestHostService(t *testing.T) {
 	}
 }
 
-// TestBadHostService: a rule that would open more than its words say is refused.
+// TestBadHostService shows that a rule is refused if it would open more than its text says.
 func TestBadHostService(t *testing.T) {
 	for _, c := range []struct {
 		name string

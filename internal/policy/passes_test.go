@@ -7,8 +7,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// TestPasses: a policy for which a sandbox must be told something before it starts does not pass
-// for a plain one.
+// TestPasses shows which policies can be carried by another process: only those about which a
+// sandbox needs to know nothing before it starts.
 func TestPasses(t *testing.T) {
 	hosts := carrel.Rule{Allow: []string{"example.com", "*.example.org"}}
 	for name, c := range map[string]struct {

@@ -18,14 +18,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
-// The network stack of a box with a network is in the whole program, which takes longer to start
-// than a box does. So the small one builds the box, and has the whole one started beside it as the
-// carrier: the process that carries the box's network. The command does not wait for it; what it
-// sends lies in the link until the carrier reads it.
+// The network stack of a box is in the whole program, and that takes longer to start than a box. So
+// the small program builds the box, and starts the whole program beside it as the carrier: the
+// process that carries the box's network. The command does not wait for the carrier. Its packets
+// stay in the link until the carrier reads them.
 //
-// The two talk over a socket of datagrams. The runner sends its order in a memory file, and then
-// the link; the carrier sends carrierWords. When the runner's end closes, however that happens, the
-// carrier ends.
+// The two processes talk over a socket of datagrams. The runner sends its order in a memory file,
+// and then the link. The carrier sends carrierWords. When the runner's end of the socket closes,
+// for any reason, the carrier ends.
 
 // CarrierName is argv[0] of the carrier.
 const CarrierName = "carrel-carrier"
@@ -33,20 +33,20 @@ const CarrierName = "carrel-carrier"
 // carrierFD is the carrier's end of the socket.
 const carrierFD = 3
 
-// carrierOrder is what the carrier carries by.
+// carrierOrder is the runner's order to the carrier.
 type carrierOrder struct {
 	Policy carrel.Policy `json:"policy"`
 	Table  string        `json:"table,omitempty"`
 }
 
-// carrierWord is one message of the carrier's.
+// carrierWord is one message from the carrier.
 type carrierWord struct {
 	Attached bool             `json:"attached,omitempty"`
 	Refused  *carrel.Decision `json:"refused,omitempty"`
 	Failure  string           `json:"failure,omitempty"`
 }
 
-// carrierEnds is how long the carrier has to tell the last of what it decided.
+// carrierEnds is how long the carrier may take to report its last decisions.
 const carrierEnds = 5 * time.Second
 
 // maxCarrierWord bounds a message.
@@ -61,8 +61,8 @@ type carrier struct {
 	decided  func(carrel.Decision)
 	attached atomic.Bool
 	over     atomic.Bool   // its end is expected
-	broken   chan error    // gets one error if it can't carry
-	read     chan struct{} // closed when it has said its last word
+	broken   chan error    // gets one error if the carrier can't carry the network
+	read     chan struct{} // closed when the carrier has sent its last word
 	once     sync.Once
 }
 
@@ -101,7 +101,8 @@ func (c *carrier) start(whole func() (*os.File, error)) error {
 		return os.NewSyscallError("dup", err)
 	}
 	defer unix.Close(at)
-	// A session of its own: a signal from the terminal is the command's, which may go on after it.
+	// The carrier has a session of its own. A signal from the terminal is for the command, which
+	// may run on after it.
 	attr := &syscall.ProcAttr{Env: os.Environ(), Dir: "/", Sys: &syscall.SysProcAttr{Setsid: true},
 		Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(pair[1])}}
 	err = proc.Alone(func() (err error) {
@@ -117,14 +118,14 @@ func (c *carrier) start(whole func() (*os.File, error)) error {
 	return nil
 }
 
-// carried reports whether a policy can be carried by another process: it puts nothing into
-// requests, whose values would have to go there, and opens no TLS, for which the box must know the
-// authority before it starts.
+// carried reports whether another process can carry a policy. A policy that puts values into
+// requests can't be carried, because the values would have to go there. Nor can one that opens TLS,
+// because the box must know the authority before it starts.
 func carried(p carrel.Policy) bool {
 	return policy.Passes(p)
 }
 
-// order tells it what to carry by.
+// order sends the carrier its order.
 func (c *carrier) order(o WireOptions) error {
 	<-c.started
 	if c.err != nil {
@@ -147,7 +148,7 @@ func (c *carrier) order(o WireOptions) error {
 	return sendOne(c.socket, []byte{'o'}, fd)
 }
 
-// listen hears what the carrier says, to its end.
+// listen reads the carrier's words until its end.
 func (c *carrier) listen() {
 	defer close(c.read)
 	buf := make([]byte, maxCarrierWord)
@@ -173,24 +174,24 @@ func (c *carrier) listen() {
 	}
 }
 
-// Authority implements Wire: a policy that opens TLS is not carried.
+// Authority implements Wire. A policy that opens TLS is never carried.
 func (c *carrier) Authority() []byte { return nil }
 
-// Env implements Wire: so is one that puts in secrets.
+// Env implements Wire. A policy that puts in secrets is never carried.
 func (c *carrier) Env() map[string]string { return nil }
 
-// Attach implements Wire. It does not wait: whether the carrier could attach the link is heard by
-// Broken.
+// Attach implements Wire. It does not wait. Broken tells whether the carrier failed to attach the
+// link.
 func (c *carrier) Attach(_ context.Context, link *os.File) error {
-	defer link.Close() // the carrier has it, and the device ends with that
+	defer link.Close() // the carrier has a copy, and the device ends with that copy
 	return sendOne(c.socket, []byte{'l'}, int(link.Fd()))
 }
 
 // Broken gets an error when the box has lost its network.
 func (c *carrier) Broken() <-chan error { return c.broken }
 
-// Close implements Wire: it ends the carrier when that has told all that it decided. One that has
-// no link yet has decided nothing.
+// Close implements Wire. It ends the carrier after the carrier has reported all its decisions. A
+// carrier without a link has decided nothing.
 func (c *carrier) Close() error {
 	c.once.Do(func() {
 		<-c.started
@@ -221,8 +222,8 @@ func (c *carrier) Close() error {
 	return nil
 }
 
-// Carry is the carrier's part: it carries with the wire that open makes, and returns when it has
-// nothing more to carry.
+// Carry is the carrier's own part. It carries the network with the wire that open makes, and
+// returns when there is nothing more to carry.
 func Carry(open func(WireOptions) (Wire, error)) {
 	unix.CloseOnExec(carrierFD)
 	var mu sync.Mutex
@@ -244,11 +245,11 @@ func Carry(open func(WireOptions) (Wire, error)) {
 		say(carrierWord{Failure: err.Error()})
 	}
 	if way != nil {
-		_ = way.Close() // tells what it has not told yet
+		_ = way.Close() // reports the remaining decisions
 	}
 }
 
-// carry follows the order until the runner has no more.
+// carry follows the runner's order until the runner ends.
 func carry(open func(WireOptions) (Wire, error), say func(carrierWord)) (Wire, error) {
 	var way Wire
 	buf := make([]byte, 16)
@@ -279,7 +280,7 @@ func carry(open func(WireOptions) (Wire, error), say func(carrierWord)) (Wire, e
 			}
 		case buf[0] == 'l' && way != nil:
 			_ = unix.SetNonblock(fds[0], true)
-			_ = proc.Park(fds[0]) // or the end of this process, for which the runner waits, takes 20 ms longer
+			_ = proc.Park(fds[0]) // otherwise this process, for which the runner waits, would take 20 ms longer to end
 			if err := way.Attach(context.Background(), f); err != nil {
 				return way, err
 			}
@@ -302,7 +303,7 @@ func sendOne(socket int, b []byte, fds ...int) error {
 	}
 }
 
-// receiveOne waits for one datagram. One without bytes means that the other end is closed.
+// receiveOne waits for one datagram. An empty one means that the other end is closed.
 func receiveOne(socket int, b []byte) (n int, fds []int, err error) {
 	oob := make([]byte, unix.CmsgSpace(4))
 	for {

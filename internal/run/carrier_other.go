@@ -4,5 +4,5 @@ package run
 
 import "github.com/carrel-dev/carrel"
 
-// carried reports whether another process could carry a box's network: not here.
+// carried reports false: there is no carrier on this system.
 func carried(carrel.Policy) bool { return false }

@@ -9,15 +9,15 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/tap"
 )
 
-// Checked says what this host gives to boxes of this user.
+// Checked says which boxes this host allows this user.
 type Checked struct {
 	Box     error  // why there are none
-	Network error  // why there are none with a network
-	Way     string // what such a network goes through, in words
+	Network error  // why there are no boxes with a network
+	Way     string // what the network of a box goes through, in words
 }
 
-// Check builds a box without and one with a network, and starts a program in each that does
-// nothing.
+// Check builds a box without a network and a box with one, and starts a program that does nothing
+// in each.
 func Check(ctx context.Context, d Deps) (c Checked) {
 	if _, c.Box = try(ctx, d, box.Closed); c.Box != nil {
 		c.Network = c.Box

@@ -43,8 +43,8 @@ const (
 	reasonSandbox = "the sandbox is there, and no record of it: the records were lost, or are older than it"
 )
 
-// lostAndFound keeps what a start of the service finds and has no record of. Nothing of it is
-// removed because its record is missing: the record may have been lost.
+// lostAndFound keeps the things that a service finds at its start and has no record of. It removes
+// none of them because the record is missing: the record may have been lost.
 type lostAndFound struct {
 	opts    *Options
 	log     *slog.Logger
@@ -54,7 +54,7 @@ type lostAndFound struct {
 	journal *journal
 	adopt   func(ctx context.Context, rec state.Record) // a paused sandbox, whose record is written
 
-	edit sync.Mutex // held by one reclaiming or discarding at a time
+	edit sync.Mutex // only one Reclaim or Discard runs at a time
 
 	mu    sync.Mutex
 	found map[string]time.Time // since when; also of things that are gone, until the next start
@@ -64,11 +64,11 @@ type lostAndFound struct {
 // lostItem is one unclaimed thing.
 type lostItem struct {
 	carrel.Unclaimed
-	record *state.SnapshotRecord // what a snapshot says of itself
+	record *state.SnapshotRecord // the snapshot's own copy of its record
 }
 
-// load reads since when things have been unclaimed. A damaged file costs these times only:
-// everything then counts as found today.
+// load reads since when things have been unclaimed. If the file is damaged, everything counts as
+// found today.
 func (l *lostAndFound) load() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,7 +85,7 @@ func (l *lostAndFound) load() {
 	}
 }
 
-// save writes since when the present things have been unclaimed.
+// save writes the list of unclaimed things, and since when each has been unclaimed.
 func (l *lostAndFound) save() {
 	l.mu.Lock()
 	maps.DeleteFunc(l.found, func(id string, _ time.Time) bool { _, there := l.items[id]; return !there })
@@ -119,7 +119,7 @@ func (l *lostAndFound) add(it lostItem) {
 	l.items[it.ID] = it
 }
 
-// addSnapshot takes the content of a snapshot in.
+// addSnapshot adds the content of a snapshot.
 func (l *lostAndFound) addSnapshot(ctx context.Context, id carrel.SnapshotID) {
 	it := lostItem{Unclaimed: carrel.Unclaimed{ID: string(id), Kind: carrel.UnclaimedSnapshot, Reason: reasonContent}}
 	m, err := l.opts.Snapshots.Get(ctx, id)
@@ -152,13 +152,13 @@ func recordOf(m snapshot.Manifest) (*state.SnapshotRecord, error) {
 	return &sr, nil
 }
 
-// addSandbox takes a sandbox in, or what is left of one.
+// addSandbox adds a sandbox, or the remains of one.
 func (l *lostAndFound) addSandbox(id carrel.ID) {
 	l.add(lostItem{Unclaimed: carrel.Unclaimed{ID: string(id), Kind: carrel.UnclaimedSandbox, Reason: reasonSandbox,
 		Problem: "how to reach it was in its record"}})
 }
 
-// announce says what was found, for a person who reads the log.
+// announce logs what was found, for a person.
 func (l *lostAndFound) announce() {
 	l.save()
 	l.mu.Lock()
@@ -199,7 +199,7 @@ func isPause(c carrel.Cause) bool {
 	return c == carrel.CausePause || c == carrel.CauseTimeout || c == carrel.CauseIdle
 }
 
-// claimed takes things out that have a record now.
+// claimed removes snapshots from the list that have a record now.
 func (l *lostAndFound) claimed(ids ...carrel.SnapshotID) {
 	l.mu.Lock()
 	for _, id := range ids {
@@ -272,7 +272,7 @@ func (l *lostAndFound) Reclaim(ctx context.Context, id string) error {
 	if back {
 		c.Put = []state.Record{rec}
 	} else {
-		sr.Snapshot.Kept = true // no sandbox is there that its retention would follow
+		sr.Snapshot.Kept = true // its sandbox is gone, and with it the sandbox's retention
 	}
 	c.PutSnapshots = []state.SnapshotRecord{sr}
 	if err := l.records.apply(ctx, c); err != nil {

@@ -80,9 +80,8 @@ func (d *den) unclaimedIDs(t *testing.T) []string {
 	return ids
 }
 
-// TestRecordsLost loses all records under a paused sandbox, a running one and a snapshot that was
-// asked for. Nothing is deleted or killed. A repair brings the paused sandbox and the snapshots
-// back.
+// TestRecordsLost loses all records of a paused sandbox, a running one and a requested snapshot.
+// Nothing is deleted or killed. A repair brings the paused sandbox and the snapshots back.
 func TestRecordsLost(t *testing.T) {
 	d := lostDen(t)
 	paused := d.create(t, carrel.CreateOptions{Timeout: time.Hour, Metadata: map[string]string{"k": "v"}, Env: map[string]string{"A": "b"}})

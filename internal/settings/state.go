@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// stateKeeper is the part of a resolver that is about what programs save.
+// stateKeeper is the part of a resolver that handles the saved state of programs.
 type stateKeeper struct{ *resolver }
 
-// add adds what a profile's program needs to keep its state: directories that are to be made, and
-// files that it replaces. A layer that is thrown away and a copy of the working directory need
-// neither.
+// add adds the directories that must exist for a profile's program, and the files that the program
+// replaces. With an overlay that is thrown away, and with a copy of the working directory, neither
+// is needed.
 func (v stateKeeper) add(l *layer) {
 	if !l.profile || v.box.Overlay || v.box.Tier != tierOf("") || v.Exists != nil {
 		return
@@ -44,13 +44,14 @@ func (v stateKeeper) installed(program string) bool {
 	return false
 }
 
-// replaced reports whether a path is that of a file that a program replaces, whether it is there or
-// not.
+// replaced reports whether a path is a file that a program replaces, even if the file does not
+// exist.
 func (v stateKeeper) replaced(p string) bool {
 	return slices.ContainsFunc(v.box.Replaced, func(r Replaced) bool { return r.Path == p })
 }
 
-// finish leaves out what somebody closed by naming it, and what lies where all may be written.
+// finish drops files that a setting closes by name, and files in directories that may be written
+// anyway.
 func (v stateKeeper) finish() {
 	v.box.Replaced = slices.DeleteFunc(v.box.Replaced, func(r Replaced) bool {
 		if a, _ := v.tree.access(filepath.Dir(r.Path)); a != Readable {
@@ -63,8 +64,8 @@ func (v stateKeeper) finish() {
 	})
 }
 
-// CacheProfiles says for each directory that a built-in profile opens for writing by which profile:
-// absolute paths below home.
+// CacheProfiles maps each directory that a built-in profile opens for writing to the profile's
+// name. The directories are absolute paths below home.
 func CacheProfiles(home string) map[string]string {
 	out := map[string]string{}
 	for _, p := range tools() {
@@ -77,8 +78,8 @@ func CacheProfiles(home string) map[string]string {
 	return out
 }
 
-// keepApart takes away, where changes are kept apart, the writing of files that were opened by
-// themselves: a layer lies over a directory.
+// keepApart closes single files that were opened for writing, if changes are kept apart. An overlay
+// covers directories, not single files.
 func (v stateKeeper) keepApart() {
 	if !v.box.Overlay || v.Exists != nil {
 		return

@@ -16,7 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// hostService is a program on this machine's loopback; it counts who comes.
+// hostService is a program on this machine's loopback that counts its visitors.
 type hostService struct {
 	port uint16
 	came atomic.Int64
@@ -46,7 +46,7 @@ func newHostService(t *testing.T) *hostService {
 	return h
 }
 
-// opens is a network that lets everything out and opens ports of the host.
+// opens returns a network that lets everything out and opens ports of the host.
 func opens(ports ...uint16) carrel.Network {
 	n := carrel.Network{Policy: &carrel.Policy{Default: "allow", Rules: []carrel.Rule{{Allow: []string{"*", "10.0.0.0/8", "fd00::/64"}}}}}
 	for _, p := range ports {
@@ -58,8 +58,8 @@ func opens(ports ...uint16) carrel.Network {
 
 func anyPort(carrel.ID, uint16) error { return nil }
 
-// TestHostService: a sandbox reaches the one port of this machine's loopback that its policy opens,
-// by name, and nobody outside is asked for the name.
+// TestHostService shows that a sandbox reaches, by name, the one port of this machine's loopback
+// that its policy opens. No resolver outside is asked for the name.
 func TestHostService(t *testing.T) {
 	service, world, log := newHostService(t), newWorld(t), &decisions{}
 	_, _, _, g := world.link(t, opens(service.port), wire.Options{HostService: anyPort, Audit: log.add})
@@ -80,7 +80,7 @@ func TestHostService(t *testing.T) {
 	}
 }
 
-// TestHostServiceAttacks: nothing else leads there.
+// TestHostServiceAttacks shows that nothing else leads to the host's loopback.
 func TestHostServiceAttacks(t *testing.T) {
 	service, other := newHostService(t), newHostService(t)
 	forbid := func(port uint16) func(carrel.ID, uint16) error {
@@ -139,8 +139,8 @@ func TestHostServiceAttacks(t *testing.T) {
 	})
 }
 
-// TestHostServiceClosed: where the operator opens nothing, the name does not exist, and a policy
-// that changes cuts what is open.
+// TestHostServiceClosed shows that the name does not exist if the operator opens nothing, and that
+// a changed policy cuts open connections.
 func TestHostServiceClosed(t *testing.T) {
 	service := newHostService(t)
 	_, _, _, g := newWorld(t).link(t, opens(service.port), wire.Options{})
@@ -153,7 +153,8 @@ func TestHostServiceClosed(t *testing.T) {
 	}
 }
 
-// TestHostServicePastProxy: what goes to the host does not go through the sandbox's proxy.
+// TestHostServicePastProxy shows that connections to the host do not go through the sandbox's
+// proxy.
 func TestHostServicePastProxy(t *testing.T) {
 	service := newHostService(t)
 	n := opens(service.port)

@@ -9,7 +9,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
-// TestTraffic shows that the bytes of a link are counted, both ways, and those of no other link.
+// TestTraffic shows that a link counts its own bytes, both ways, and no other link's.
 func TestTraffic(t *testing.T) {
 	w := newWorld(t)
 	wi, id, _, g := w.link(t, everything, wire.Options{})

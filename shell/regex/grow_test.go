@@ -6,7 +6,8 @@ import (
 	"github.com/carrel-dev/carrel/shell/regex"
 )
 
-// TestMayGrow: a match may grow while there is a way on from what was read.
+// TestMayGrow shows that a match may grow while the expression can go on after the input that was
+// read.
 func TestMayGrow(t *testing.T) {
 	for _, c := range []struct {
 		expression, text string

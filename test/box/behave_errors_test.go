@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestErrors: what can't be run says what is wrong once, and names the flag or file that was
-// written.
+// TestErrors shows that a command that can't be run names its mistake once, and names the flag or
+// the file.
 func TestErrors(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		w.write(w.project+"/wrong.yaml", "read: {alow: [x]}\n")

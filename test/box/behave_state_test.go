@@ -12,7 +12,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// agentState is how agents save what they keep, as they do it: the first run finds nothing.
+// agentState has, for each agent, commands that save state as the agent does. The first run finds
+// nothing.
 var agentState = map[string]string{
 	"claude-code": `mkdir ~/.claude.json.lock; touch -d @7 ~/.claude.json.lock; printf '{"n":1}' >~/.claude.json.tmp.$$.1; chmod 600 ~/.claude.json.tmp.$$.1; mv -f ~/.claude.json.tmp.$$.1 ~/.claude.json
 		cp ~/.claude.json ~/.claude.json.backup; rmdir ~/.claude.json.lock; mkdir -p ~/.claude/projects/x ~/.claude/todos; echo h >>~/.claude/history.jsonl; echo {} >~/.claude/.credentials.json; grep -q n ~/.claude.json; printf ' ' >>~/.claude.json`,
@@ -48,8 +49,7 @@ func TestAgentState(t *testing.T) {
 	})
 }
 
-// TestReplacedFile tries to get further with the names beside a file that is replaced than to
-// replace that.
+// TestReplacedFile tries to use the names beside a replaced file for more than replacing that file.
 func TestReplacedFile(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		w.write(w.home+"/.claude.json", "old")
@@ -74,12 +74,12 @@ func TestReplacedFile(t *testing.T) {
 				t.Errorf("%s is %q", name, got)
 			}
 		}
-		// Nobody is told to open the whole home.
+		// No hint suggests opening the whole home.
 		if r := w.run(w.box("-c", "echo x >~/.alone")); r.code == 0 || !strings.Contains(r.err, "--write "+w.home+"/.alone\n") {
 			t.Errorf("exit %d %s", r.code, r.err)
 		}
-		// Where there are no namespaces, the guard is the same; and what has no network there is
-		// told what to do.
+		// Without namespaces the guard works the same. A box that can't have a network says what to
+		// do.
 		if r := w.run(w.box("--light", "--profile", "claude-code", "-c", "true")); r.code != 125 || !strings.Contains(r.err, "--host-network") {
 			t.Errorf("light: exit %d %s", r.code, r.err)
 		}
@@ -87,13 +87,13 @@ func TestReplacedFile(t *testing.T) {
 		if r := w.run(light); r.code == 0 || w.read(w.home+"/.claude.json") != "old" || w.read(w.home+"/.bashrc") != "# mine\n" {
 			t.Errorf("light: exit %d %s", r.code, r.all())
 		}
-		// What somebody closes stays closed, and so does what is not named by a profile.
+		// A path that a person closes stays closed, and so does a path that no profile names.
 		for _, flags := range [][]string{{"--profile", "claude-code", "--no-write", w.home + "/.claude.json"}, nil, {"--profile", "claude-code", "--overlay"}} {
 			if r := w.run(w.box(append(flags, "-c", `echo new >~/.claude.json.tmp && mv -f ~/.claude.json.tmp ~/.claude.json`)...)); r.code == 0 || w.read(w.home+"/.claude.json") != "old" {
 				t.Errorf("%v: exit %d %s", flags, r.code, r.all())
 			}
 		}
-		// A link to where a person keeps the file leads there.
+		// If the file is a link to the person's own place for it, that file is replaced.
 		w.sh(w.home, `mv .claude.json dots/claude.json && ln -s dots/claude.json .claude.json`)
 		r := w.run(w.box("--profile", "claude-code", "-c", `printf new >~/dots/claude.json.tmp && mv -f ~/dots/claude.json.tmp ~/dots/claude.json && printf er >>~/.claude.json`))
 		if got := w.read(w.home + "/dots/claude.json"); r.code != 0 || got != "newer" {
@@ -102,8 +102,8 @@ func TestReplacedFile(t *testing.T) {
 	})
 }
 
-// TestReplacedFileRace changes the name in memory while the guard looks at it: whatever is read
-// then, only names of the file are made.
+// TestReplacedFileRace changes the name in memory while the guard looks at it. Only names of the
+// file may be made, whatever the guard reads.
 func TestReplacedFileRace(t *testing.T) {
 	both(t, func(t *testing.T, w *world) {
 		race := []string{"racename", "ms=500", "good=../.claude.json.x", "path=../.profile.stole"}
@@ -144,8 +144,8 @@ func TestReplacedFileRace(t *testing.T) {
 	})
 }
 
-// TestCaches: a refused write into a tool's cache names the profile that opens it, and with that
-// the tool's first run works.
+// TestCaches shows that a refused write into a tool's cache names the profile that opens it, and
+// that the tool works with that profile.
 func TestCaches(t *testing.T) {
 	_, err := exec.LookPath("npm")
 	testenv.Need(t, "node", err)

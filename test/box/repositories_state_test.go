@@ -10,12 +10,12 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// states are cases in which git goes on outside with what it was doing: a box planted it, or
-// changed it, in a repository that was there.
+// states are cases in which git outside continues a stopped operation. A box planted or changed the
+// state of that operation in an existing repository.
 func states() []hostile {
 	const (
 		repo = `cp -r $SEED .git; git checkout -q -f; for n in b c d; do echo $n >$n.txt; git add .; git commit -q -m $n; done; `
-		// A rebase of the person's that stopped before its last two commits.
+		// A person's rebase, stopped before its last two commits.
 		stopped = repo + `GIT_SEQUENCE_EDITOR='sed -i 1s/pick/edit/' git rebase -q -i HEAD~3; `
 		// The state of a rebase with nothing left to do, but for the list.
 		state  = `mkdir -p G; printf 'refs/heads/main\n' >G/head-name; cat .git/refs/heads/main >G/onto; cat .git/refs/heads/main >G/orig-head; : >G/interactive; : >G/done; echo 0 >G/msgnum; echo 1 >G/end; `
@@ -49,7 +49,8 @@ func states() []hostile {
 		{name: "state: in a worktree", before: repo + `git worktree add -q w`, plant: strings.ReplaceAll(at(".git/worktrees/w/rebase-merge", state, exec), "refs/heads/main\\n", "refs/heads/w\\n"), at: "w", uses: on},
 		{name: "state: in a submodule", before: repo + `mkdir -p .git/modules/a; cp -r $SEED .git/modules/a/b; printf '\tworktree = ../../../../s\n' >>.git/modules/a/b/config; mkdir s; echo a >s/a.txt; echo 'gitdir: ../.git/modules/a/b' >s/.git`,
 			plant: at(".git/modules/a/b/rebase-merge", strings.ReplaceAll(state, "cat .git/refs", "cat .git/modules/a/b/refs"), exec), at: "s", uses: on},
-		// A strategy is the end of a program's name, and a name with slashes leads anywhere.
+		// A strategy is the end of a program's name. With slashes in it, the name leads to any
+		// program.
 		{name: "state: a strategy", before: stopped, plant: script + `echo ../x >.git/rebase-merge/strategy; ` + `printf ort >.git/rebase-merge/strategy_opts`, after: `git commit -q --amend -m other`, uses: on},
 		{name: "state: a cherry-pick's strategy", before: repo + `git branch o HEAD; git reset -q --hard HEAD~2; ` + `mkdir .git/sequencer; git rev-parse HEAD >.git/sequencer/head`,
 			plant: script + `printf '[options]\n\tstrategy = ../x\n' >.git/sequencer/opts; o=$(cat .git/refs/heads/o); printf 'pick %s\npick %s\n' $o $o >.git/sequencer/todo`, uses: []string{"git cherry-pick --continue"}},
@@ -58,8 +59,8 @@ func states() []hostile {
 	}
 }
 
-// TestRepositoryStates goes on outside with what boxes planted in the state of rebases, picks and
-// bisections.
+// TestRepositoryStates continues rebases, picks and bisections outside whose state boxes have
+// planted.
 func TestRepositoryStates(t *testing.T) {
 	_, err := exec.LookPath("git")
 	testenv.Need(t, "git", err)
@@ -72,8 +73,8 @@ func TestRepositoryStates(t *testing.T) {
 	}
 }
 
-// TestRepositoriesUnseen: where something that the command could write to can't be looked at
-// afterwards, the run fails and says so, whatever the command's own status.
+// TestRepositoriesUnseen hides something that the command could write to from the audit. The run
+// must fail and say so, whatever the command's own status is.
 func TestRepositoriesUnseen(t *testing.T) {
 	_, err := exec.LookPath("git")
 	testenv.Need(t, "git", err)
@@ -91,7 +92,7 @@ func TestRepositoriesUnseen(t *testing.T) {
 		}
 		c := hostile{name: "unseen", plant: `mkdir x; cp -r $SEED x/.git; arm x/.git/config`, at: "../drop/x"}
 		w.mkdir(c.dir(w))
-		// A box closes such a directory, unless somebody opens it.
+		// A box closes such a directory, unless a flag opens it.
 		r := w.run(w.box("--write", drop, "-c", hostilePrelude(w, c)+"cd drop; "+c.plant))
 		ran, log := useGit(w, c)
 		switch told := r.code == 125 && strings.Contains(r.err, hint) && strings.Contains(r.err, drop); {
@@ -100,12 +101,12 @@ func TestRepositoriesUnseen(t *testing.T) {
 		case w.uid == 0 && (ran || r.code != 0): // root looks everywhere
 			t.Errorf("exit %d %s\n%s", r.code, r.err, log)
 		}
-		// A path that is longer than the system takes.
+		// A path that is longer than the system allows.
 		long := `n=$(printf '%0200d' 1); i=0; while [ $i -lt 30 ]; do mkdir $n; cd $n; i=$((i+1)); done; exit 7`
 		if r := w.run(w.box("-c", long)); r.code != 125 || !strings.Contains(r.err, hint) || !strings.Contains(r.err, "too long") {
 			t.Errorf("exit %d %s", r.code, r.err)
 		}
-		// And where nothing is left to be said, the command's own status stands.
+		// If there is nothing to report, the command's own status counts.
 		w.sh(w.home, "rm -rf project/0*; rm -rf project/drop")
 		if r := w.run(w.box("-c", "mkdir fine; exit 7")); r.code != 7 || strings.Contains(r.err, hint) {
 			t.Errorf("exit %d %s", r.code, r.err)

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// pages are those whose blocks are run. README.md has a test of its own.
+// pages are the documents whose blocks are run. README.md has a test of its own.
 var pages = []string{"agent", "cli", "install", "policy", "pool", "run", "sim"}
 
-// aside are the lines of the shell and the blocks (by their first line) that TestDocs does not run,
-// and why. What is not here is run, and must succeed.
+// aside has shell lines and blocks (by their first line) that TestDocs does not run, with the
+// reasons. Everything else is run and must succeed.
 var aside = map[string]string{
 	"sh install.sh":          "test/install runs it, from real artefacts",
 	"dpkg -i carrel_V":       "test/install runs it, on a root filesystem of its own",
@@ -26,15 +26,15 @@ var aside = map[string]string{
 	"carrel: over the":       "the message of a program, which shell/ tests",
 }
 
-// instead is what stands on the pages for something of the reader's, and what it is here.
+// instead replaces the reader's own names on the pages with names that exist in the test.
 var instead = strings.NewReplacer(
 	"carrel backup FILE", "carrel backup kept.carrel", "carrel restore FILE --data-dir DIR", "carrel restore kept.carrel --data-dir restored",
 	"import py DIR", "import py root",
-	// Only one daemon can run. What another would be told is checked as serve checks it.
+	// Only one daemon can run. The settings of another one are checked as serve checks them.
 	"carrel serve", "carrel config",
 )
 
-// checks says how a block of settings or rules is checked, by a line that it holds.
+// checks says how to check a block of settings or rules. A block is known by a line in it.
 var checks = []struct{ line, command string }{
 	{"max-sandboxes:", "carrel config --config FILE"},
 	{"presets:\n", "carrel config --presets FILE"},
@@ -90,7 +90,7 @@ func TestDocs(t *testing.T) {
 // step is one command of a page.
 type step struct {
 	page, command string
-	want          string // what it must print; "" is anything, and success
+	want          string // the expected output; "" is any output, with success
 }
 
 // docs collects what is run.
@@ -102,7 +102,7 @@ type docs struct {
 	unused map[string]bool
 }
 
-// apart reports whether a line is one of those that are not run.
+// apart reports whether a line is not run.
 func (d *docs) apart(line string) bool {
 	for prefix := range aside {
 		if strings.HasPrefix(line, prefix) {
@@ -113,7 +113,7 @@ func (d *docs) apart(line string) bool {
 	return false
 }
 
-// add adds what a block has to be run.
+// add adds the steps of a block.
 func (d *docs) add(page string, b block) {
 	d.t.Helper()
 	if b.language != "sh" && d.apart(b.text) { // the shell's are looked at line by line
@@ -135,7 +135,7 @@ func (d *docs) add(page string, b block) {
 	case "yaml":
 		file := fmt.Sprintf("block%d.yaml", len(d.steps))
 		if page == "policy" && !slices.ContainsFunc(d.steps, func(s step) bool { return s.page == page }) {
-			file = "policy.yaml" // of which the session below it speaks
+			file = "policy.yaml" // the session below it uses this name
 		}
 		if err := os.WriteFile(filepath.Join(d.work, file), []byte(b.text), 0o600); err != nil {
 			d.t.Fatal(err)
@@ -151,11 +151,12 @@ func (d *docs) add(page string, b block) {
 	}
 }
 
-// run adds one command, after whose failure the others go on.
+// run adds one command. The commands after it run even if it fails.
 func (d *docs) run(s step) {
 	fmt.Fprintf(&d.script, "printf '\\n== step %d\\n'\nset +e\n%s\nstatus=$?\necho; echo \"== status $status\"\nset -e\n", len(d.steps), strings.TrimSuffix(redirected(s.command), "\n"))
 	d.steps = append(d.steps, s)
 }
 
-// redirected makes a command's two streams one, without a subshell: it may set a variable.
+// redirected joins a command's two streams. It makes no subshell, because the command may set a
+// variable.
 func redirected(command string) string { return "{ " + command + "\n} 2>&1" }

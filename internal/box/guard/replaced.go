@@ -16,24 +16,25 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 )
 
-// Some programs keep their state in a file of the home directory ("~/.claude.json"), and save it by
-// writing a file beside it and renaming that. The home is not writable, and the kernel has no walls
-// for some names in a directory. So the guard makes these calls itself: in a directory that it
-// holds open, with a name that it has copied, for those names alone. The kernel never goes on with
-// one, so no thread of the program can change the name in between.
+// Some programs keep their state in a file of the home directory ("~/.claude.json"). To save it,
+// they write a file beside it and rename that file. The home is not writable, and the kernel can't
+// make single names in a directory writable. So the guard makes these calls itself. It uses a
+// directory that it holds open and a name that it has copied, and it does so for those names only.
+// The kernel never continues such a call, so no thread of the program can change the name in
+// between.
 //
-// The program gets descriptors of regular files only. One of a directory would lead out of the box,
-// since it is of this process's mounts.
+// The program gets descriptors of regular files only. A descriptor of a directory would lead out of
+// the box, because it belongs to this process's mounts.
 
-// replaced is a directory with files that are replaced.
+// replaced is a directory with files that programs save by replacing them.
 type replaced struct {
 	dir   *os.File
 	id    inode
 	names []string
 }
 
-// openReplaced opens the directories of the files that are replaced. Where all may be written, the
-// kernel needs no help.
+// openReplaced opens the directories of such files. It leaves out directories that the box may
+// write anyway.
 func (g *Guard) openReplaced() {
 	by := map[string]*replaced{}
 	for _, full := range g.rules.Replaced {
@@ -60,7 +61,7 @@ func (g *Guard) openReplaced() {
 	}
 }
 
-// covers reports whether a name is that of a file, or stands beside it: "NAME.lock", "NAME.tmp.7",
+// covers reports whether a name is the file's own, or one beside it: "NAME.lock", "NAME.tmp.7",
 // "NAME-journal".
 func (r *replaced) covers(base string) bool {
 	for _, name := range r.names {
@@ -71,8 +72,8 @@ func (r *replaced) covers(base string) bool {
 	return false
 }
 
-// replacing is the directory of a place that may be written because a file is replaced there; nil
-// for all other places.
+// replacing returns the directory of a place that may be written only because a file there is
+// replaced. It returns nil for all other places.
 func (g *Guard) replacing(p *place) *replaced {
 	for _, r := range g.replaced {
 		if !r.covers(p.base) {
@@ -91,7 +92,7 @@ func (g *Guard) replacing(p *place) *replaced {
 
 func (r *replaced) fd() int { return int(r.dir.Fd()) }
 
-// outcome is the answer of a call that the kernel refused us.
+// outcome returns the answer to a call of ours that the kernel refused.
 func outcome(err error) seccomp.Answer {
 	var errno syscall.Errno
 	if err == nil || !errors.As(err, &errno) {
@@ -100,7 +101,7 @@ func outcome(err error) seccomp.Answer {
 	return seccomp.Answer{Errno: errno}
 }
 
-// openFlags are those that a program may choose.
+// openFlags are the flags that a program may choose.
 const openFlags = unix.O_ACCMODE | unix.O_CREAT | unix.O_EXCL | unix.O_APPEND | unix.O_DSYNC | unix.O_SYNC | unix.O_NOATIME
 
 // open opens a file for the caller.
@@ -117,7 +118,8 @@ func (r *replaced) open(c seccomp.Call, base string, flags int) seccomp.Answer {
 	default:
 		mode = c.Args[3]
 	}
-	// A pipe or device there is opened without waiting for anybody, and not handed out.
+	// If the file is a pipe or a device, the open does not wait for another process, and the file
+	// is not handed out.
 	f, err := r.regular(base, flags&openFlags|unix.O_NONBLOCK, permissions(c, mode))
 	if err != nil {
 		return outcome(err)
@@ -148,8 +150,8 @@ func (r *replaced) regular(base string, flags int, mode uint32) (*os.File, error
 	return os.NewFile(uintptr(fd), base), nil
 }
 
-// change makes a call that changes one name. What it does not make, links and devices and owners
-// among it, is the kernel's to refuse.
+// change makes a call that changes one name. It leaves other calls (links, devices, owners) to the
+// kernel, which refuses them.
 func (r *replaced) change(c seccomp.Call, s shape, base string) (a seccomp.Answer, done bool) {
 	next := c.Args[s.path+1] // the argument after the name
 	switch c.Name {
@@ -180,7 +182,7 @@ func (r *replaced) change(c seccomp.Call, s shape, base string) (a seccomp.Answe
 	return a, false
 }
 
-// removing is the shape of calls that are watched for the sake of replaced files alone.
+// removing returns the shape of calls that are watched only because of replaced files.
 func removing(name string) (shape, bool) {
 	switch name {
 	case "unlink", "rmdir", "utimes":
@@ -191,7 +193,8 @@ func removing(name string) (shape, bool) {
 	return shape{}, false
 }
 
-// remove answers those calls. All but a replaced file's are the kernel's.
+// remove answers those calls. It makes the call for a replaced file, and leaves all others to the
+// kernel.
 func (g *Guard) remove(c seccomp.Call, s shape) seccomp.Answer {
 	name, ok := text(c, s.path)
 	if !ok || !slices.ContainsFunc(g.replaced, func(r *replaced) bool { return r.covers(last(name)) }) || !c.Waits() {
@@ -232,7 +235,7 @@ func (r *replaced) rename(from, to string, flags uint32) seccomp.Answer {
 	return outcome(unix.Renameat2(r.fd(), from, r.fd(), to, uint(flags)))
 }
 
-// permissions are the mode that a caller asks for, by its own umask.
+// permissions returns the mode that the caller asks for, after the caller's own umask.
 func permissions(c seccomp.Call, mode uint64) uint32 {
 	umask := uint64(0o077)
 	if status, err := os.ReadFile(process(c, "status")); err == nil {

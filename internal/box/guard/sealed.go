@@ -11,19 +11,19 @@ import (
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 )
 
-// alike is what was found out about one process of a sealed box and holds for all of them, see
-// [Rules].Sealed. It is looked up once, where each of the look-ups takes longer than a connection.
+// alike holds facts about one process of a sealed box that are true for all its processes (see
+// [Rules].Sealed). They are looked up once, because each look-up takes longer than a connection.
 type alike struct {
 	mu      sync.Mutex
-	network *bool // whether they have the network namespace of this process
+	network *bool // whether they share this process's network namespace
 	user    *user
 
-	cookie atomic.Uint64 // the kernel's number of their network namespace, which is never given twice; 0 if not known
+	cookie atomic.Uint64 // the kernel's number of their network namespace, which is never reused; 0 if not known
 }
 
-// sharesNetwork reports whether the caller has the network namespace of this process. It is not
-// known of a caller that has ended meanwhile: nothing may follow from that, for others may have its
-// socket.
+// sharesNetwork reports whether the caller has this process's network namespace. known is false if
+// the caller has ended since its call. Then nothing may be allowed, because other processes may
+// have the caller's socket.
 func (g *Guard) sharesNetwork(c seccomp.Call) (shared, known bool) {
 	a := &g.alike
 	if g.rules.Sealed {
@@ -45,7 +45,7 @@ func (g *Guard) sharesNetwork(c seccomp.Call) (shared, known bool) {
 	return shared, true
 }
 
-// credentials are the caller's, for a process that is root.
+// credentials returns the caller's user and groups, for a process that is root.
 func (g *Guard) credentials(c seccomp.Call) (*user, error) {
 	a := &g.alike
 	if g.rules.Sealed {
@@ -69,15 +69,16 @@ func (g *Guard) credentials(c seccomp.Call) (*user, error) {
 }
 
 const (
-	// siocgskns asks for the network namespace of a socket, of whoever has CAP_NET_ADMIN over it.
+	// siocgskns asks for the network namespace of a socket. The asking process needs CAP_NET_ADMIN
+	// over that namespace.
 	siocgskns = 0x894c
-	// netnsCookie asks for its number.
+	// netnsCookie asks for the number of a socket's network namespace.
 	netnsCookie = 71
 )
 
-// ofCaller reports whether the socket belongs to the network namespace of its caller. One that a
-// command was given, as its standard input for instance, may belong to this machine's: it can be
-// disconnected and would then reach what the box must not.
+// ofCaller reports whether the socket belongs to its caller's network namespace. A socket that a
+// command was given, for example as its standard input, may belong to this machine's namespace.
+// Disconnected, it could reach addresses that the box must not reach.
 func (s *socket) ofCaller() bool {
 	g := s.guard
 	switch shared, known := g.sharesNetwork(s.call); {

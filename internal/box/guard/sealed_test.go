@@ -13,8 +13,9 @@ import (
 	"github.com/carrel-dev/carrel/internal/refusal"
 )
 
-// TestCallerThatEnded: somebody else may have the socket of a caller that was killed while it was
-// thought about, so nothing is allowed because the caller can't be looked at any more.
+// TestCallerThatEnded kills a caller while the guard decides about its call. Another process may
+// have the caller's socket. So nothing may be allowed when the guard can't look at the caller any
+// more.
 func TestCallerThatEnded(t *testing.T) {
 	cmd := exec.Command("true")
 	if err := cmd.Run(); err != nil {
@@ -32,7 +33,7 @@ func TestCallerThatEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer unix.Close(fd)
-		for range 2 { // the second time something could have been remembered
+		for range 2 { // the second time, a remembered answer could be wrong
 			if _, known := g.sharesNetwork(gone); known {
 				t.Error("its network is known")
 			}

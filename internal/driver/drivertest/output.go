@@ -13,7 +13,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// testOutput checks what is kept of the output of processes that nobody follows.
+// testOutput checks the kept output of processes that no client follows.
 func (s *suite) testOutput(t *testing.T) {
 	d := s.open(t)
 	t.Run("kept", func(t *testing.T) {
@@ -29,7 +29,7 @@ func (s *suite) testOutput(t *testing.T) {
 		if _, err := b.conn.Output(t.Context(), carrel.OutputQuery{Process: "no such"}); carrel.KindOf(err) != carrel.NotFound {
 			t.Errorf("output of nothing gave %v", err)
 		}
-		// What somebody followed to its end is not remembered.
+		// A process that a client followed to its end is not remembered.
 		b.must(t, "echo foreground")
 		if all, err := b.conn.Records(t.Context()); err != nil || len(all) != 1 {
 			t.Errorf("remembered are %+v, %v", all, err)
@@ -74,7 +74,7 @@ func (s *suite) testOutput(t *testing.T) {
 	})
 }
 
-// testFlood has several processes print much more than is kept.
+// testFlood makes several processes print much more than the sandbox keeps.
 func (s *suite) testFlood(t *testing.T, b *box) {
 	const processes, size = 8, 1000 * (15<<12 + 1)
 	script := "s=0123456789abcde; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do s=$s$s; done; " +
@@ -132,7 +132,7 @@ func (b *box) over(t testing.TB, serial int64) (rec carrel.ProcessRecord) {
 	return rec
 }
 
-// kept reads all that is kept of a process's output.
+// kept reads all kept output of a process.
 func (b *box) kept(t testing.TB, serial int64) (stdout, stderr string) {
 	t.Helper()
 	for q := (carrel.OutputQuery{Serial: serial}); ; {

@@ -12,8 +12,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// testReverse checks listening in the sandbox for whoever asks the guest for it. The program inside
-// that connects is the guest itself: the host's own tunnel comes out on the loopback there.
+// testReverse listens in the sandbox for a client outside. The guest itself connects as the program
+// inside: a connection through the host's tunnel arrives on the loopback there.
 func (b *box) testReverse(t *testing.T) {
 	l, err := b.conn.Listen(t.Context(), 0)
 	if !b.s.info.Capabilities.RealProcesses {
@@ -61,7 +61,7 @@ func (b *box) testReverse(t *testing.T) {
 		}
 		_, _ = out.Close(), inside.Close()
 	}
-	// With the listener all of it ends.
+	// When the listener ends, its connections end, too.
 	inside, err := b.conn.Dial(t.Context(), port)
 	if err != nil {
 		t.Fatal(err)

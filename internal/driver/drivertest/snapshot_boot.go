@@ -13,8 +13,8 @@ import (
 // uuid is what names a boot.
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 
-// testBoot checks that each life of a sandbox has a boot of its own, and that what goes on where it
-// was paused keeps its.
+// testBoot checks that each new life of a sandbox has a boot ID of its own, and that a sandbox that
+// resumes keeps its boot ID.
 func (s *suite) testBoot(t *testing.T) {
 	const read = "cat /proc/sys/kernel/random/boot_id"
 	d := s.open(t)
@@ -54,11 +54,11 @@ func (s *suite) testBoot(t *testing.T) {
 	}
 }
 
-// testAnnounced checks that a fork can be told from its parent by programs inside: by a file that
-// they can watch, and by their hooks.
+// testAnnounced checks that programs in a fork learn that it is a fork: by a file that they can
+// watch, and by their hooks.
 func (s *suite) testAnnounced(t *testing.T) {
 	if !s.info.Capabilities.MemorySnapshot {
-		return // nothing goes on that would have to be told
+		return // no program runs on that would have to learn it
 	}
 	d := s.open(t)
 	b := s.box(t, d)

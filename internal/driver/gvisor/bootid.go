@@ -15,21 +15,22 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 )
 
-// gVisor draws the name of the boot once, when it makes /proc, and the name is saved with the
-// kernel. So a fork had its parent's, and what a program keeps by it (locks, journals) would be
-// taken for the program's own. A restored sentry draws another one before the first program goes
-// on, unless the sandbox goes on where it was paused.
+// gVisor draws the boot ID once, when it makes /proc, and saves it with the kernel. So a fork had
+// its parent's boot ID, and a program would take the parent's locks and journals for its own. A
+// restored sentry therefore draws another ID before the first program runs, unless the sandbox
+// resumes after a pause.
 
-// bootIDFile is where programs read it.
+// bootIDFile is the file in which programs read the boot ID.
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
 
-// drawsBootID: this sentry has still to draw one.
+// drawsBootID says that this sentry must still draw a boot ID.
 var drawsBootID atomic.Bool
 
-// newBoot, behind what pagesArg says, asks for it.
+// newBoot, after the value of pagesArg, asks the sentry for a new boot ID.
 const newBoot = "boot"
 
-// drawBootID draws it, by a task that is about to run. Whoever comes meanwhile waits.
+// drawBootID draws a boot ID. A task that is about to run calls it, and other tasks wait until it
+// is done.
 func (p *sandboxPlatform) drawBootID(ctx gcontext.Context) {
 	if !drawsBootID.Load() {
 		return
@@ -46,7 +47,7 @@ func (p *sandboxPlatform) drawBootID(ctx gcontext.Context) {
 	drawsBootID.Store(false)
 }
 
-// bootID is a random UUID, as the file has it.
+// bootID returns a random UUID in the form of the file.
 func bootID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:])
@@ -54,8 +55,8 @@ func bootID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x\n", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// bootIDOf is what the file is made of when it is read; nil if gVisor keeps it in another form than
-// we know.
+// bootIDOf returns the text that gVisor serves as the file, or nil if gVisor keeps it in a form
+// that we don't know.
 func bootIDOf(t *kernel.Task) *string {
 	ns := t.GetMountNamespace()
 	if ns == nil {
@@ -81,7 +82,8 @@ func bootIDOf(t *kernel.Task) *string {
 	return staticText(d.Inode())
 }
 
-// staticText is the text of a file of gVisor's that always has the same; nil if inode is none.
+// staticText returns the text of one of gVisor's files with a fixed text, or nil if inode is
+// another file.
 func staticText(inode any) *string {
 	v := reflect.ValueOf(inode)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {

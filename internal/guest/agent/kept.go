@@ -11,13 +11,14 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 )
 
-// KeptLimits bound what an agent keeps of the output of processes, so that it can be read again. A
-// field that is 0 has its default, such as guest.KeptProcess.
+// KeptLimits bound the output of processes that an agent keeps for later reading. A field that is 0
+// has its default, such as guest.KeptProcess.
 type KeptLimits struct {
-	// Process is how many bytes of one process are kept: the last that it wrote.
+	// Process is the number of bytes that are kept of one process: the last ones.
 	Process int
-	// Total is how many bytes are kept of all processes together. Above it, the output of the
-	// process that ended first goes first, and then that of whichever running process has most.
+	// Total is the number of bytes that are kept of all processes together. Above it, the output of
+	// the process that ended first is dropped first, and then output of the running process that
+	// has most.
 	Total int
 	// Ended is how many ended processes are remembered, with their exit status.
 	Ended int
@@ -28,15 +29,15 @@ const (
 	recordArgs = 1 << 10
 	// recordTag is how many bytes of a tag it holds.
 	recordTag = 256
-	// listMost is how many running processes a list of records has: the youngest.
+	// listMost is the number of running processes in a list of records. The list has the youngest.
 	listMost = 192
-	// outputMost is how many bytes of output one answer has, and pieceMost how many pieces.
+	// outputMost bounds the bytes of output in one answer, and pieceMost the number of pieces.
 	outputMost = 256 << 10
 	pieceMost  = 4 << 10
 )
 
-// shelf keeps the last output of processes, and how the latest of them ended. It is separate from
-// [output], which holds what somebody still has to be given.
+// shelf keeps the last output of processes, and the ends of the latest ones. It is separate from
+// [output], which holds data that clients still wait for.
 //
 // Lock order: output.mu, then shelf.mu.
 type shelf struct {
@@ -49,11 +50,11 @@ type shelf struct {
 	ended   []*tail // the first that ended is first
 }
 
-// tail is what is kept of one process. Its fields belong to the shelf's mutex.
+// tail is the kept output of one process. The shelf's mutex guards its fields.
 type tail struct {
 	shelf  *shelf
 	record carrel.ProcessRecord
-	keep   bool // also when its end has been told
+	keep   bool // also after a client knows its end
 	gone   bool // dropped by the shelf
 	chunks []chunk
 	first  int64         // the position of the first byte that is kept
@@ -68,8 +69,8 @@ func (s *shelf) init(limits KeptLimits) {
 	s.limits, s.running = limits, map[*tail]struct{}{}
 }
 
-// open begins the record of a process that has just started. With keep, it stays for a while after
-// the process's end.
+// open begins the record of a process that has just started. With keep, the record stays for a
+// while after the process's end.
 func (s *shelf) open(r *running, keep bool) *tail {
 	t := &tail{shelf: s, keep: keep, record: carrel.ProcessRecord{PID: int(r.pid), Args: clipArgs(r.config.GetCmd(), r.config.GetArgs()),
 		Dir: clipText(r.config.GetCwd(), recordArgs), Started: time.Now().UTC()}}
@@ -118,7 +119,8 @@ func (t *tail) add(from stream, data []byte) {
 	if n := len(t.chunks) - 1; n >= 0 && t.chunks[n].from == from && len(t.chunks[n].data)+len(data) <= mergeLimit {
 		t.chunks[n].data = append(t.chunks[n].data, data...)
 	} else {
-		// Others hold the same bytes: without room behind them nobody writes there.
+		// Others hold the same bytes. Without room behind them, an append copies and overwrites
+		// nothing.
 		t.chunks = append(t.chunks, chunk{from, slices.Clip(data)})
 		grown += chunkOverhead
 	}
@@ -192,15 +194,16 @@ func (t *tail) end(exit ExitStatus) {
 	}
 }
 
-// left records that a client went before it knew how the process ended: somebody may ask later.
+// left records that a client went away before it knew how the process ended. A client may ask
+// later.
 func (t *tail) left() {
 	t.shelf.mu.Lock()
 	defer t.shelf.mu.Unlock()
 	t.keep = true
 }
 
-// told records that a client knows all about the process. Nobody will ask, unless it was started to
-// be asked about or a client has left it.
+// told records that a client knows everything about the process. Its record is dropped, unless the
+// process was started with keep or a client has left it.
 func (t *tail) told() {
 	t.shelf.mu.Lock()
 	defer t.shelf.mu.Unlock()
@@ -244,8 +247,9 @@ func (s *shelf) list() []carrel.ProcessRecord {
 	return out
 }
 
-// find returns the process with a serial number, or, if that is 0, the one that a text means: by
-// its PID, else by its tag. Of several it is the youngest that runs, else the youngest.
+// find returns the process with a serial number. If that is 0, it returns the process that a text
+// means: by its PID, else by its tag. Of several, the youngest running one goes first, then the
+// youngest.
 func (s *shelf) find(serial int64, name string) *tail {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -280,13 +284,13 @@ func (s *shelf) youngest(match func(*tail) bool) (best *tail) {
 	return best
 }
 
-// read returns what is kept from a position on, most bytes of it. If there is nothing yet, news is
+// read returns kept output from a position on, at most most bytes. If there is none yet, news is
 // closed when that may have changed.
 func (t *tail) read(from int64, most int) (out carrel.ProcessOutput, news <-chan struct{}) {
 	s := t.shelf
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.keep = true // who reads it must see its end, too
+	t.keep = true // a client that reads the output must see its end, too
 	out.ProcessRecord = t.known()
 	out.From = min(max(from, t.first), out.Written)
 	out.Next = out.From

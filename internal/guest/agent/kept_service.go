@@ -11,13 +11,13 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 )
 
-// serveProcesses answers with the records of processes, also of ended ones that are remembered.
+// serveProcesses answers with the records of processes, including ended ones that are remembered.
 func (a *Agent) serveProcesses(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, a.shelf.list())
 }
 
-// serveOutput answers with a piece of what is kept of a process's output. Where there is none yet
-// it waits, no longer than the client asks and guest.OutputWait allows.
+// serveOutput answers with a piece of a process's kept output. If there is none yet it waits, as
+// long as the client asks, and at most for guest.OutputWait.
 func (a *Agent) serveOutput(w http.ResponseWriter, r *http.Request) {
 	q, err := outputQuery(r.URL.Query())
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// keeper is the host's side of a guest that keeps little.
+// keeper returns the host's side of a guest that keeps little output.
 func keeper(t *testing.T, limits agent.KeptLimits) *guest.Conn {
 	t.Helper()
 	g := newGuest(t, func(c *agent.Config) { c.Kept = limits })
@@ -62,7 +62,8 @@ func ended(t *testing.T, c *guest.Conn, serial int64) (rec carrel.ProcessRecord,
 	}
 }
 
-// TestKeptBounds: what is kept has a bound for each process, for all, and for how many ended ones.
+// TestKeptBounds shows that kept output has a bound for each process and for all, and that the
+// number of remembered ended processes has one.
 func TestKeptBounds(t *testing.T) {
 	limits := agent.KeptLimits{Process: 256 << 10, Total: 512 << 10, Ended: 5}
 	c := keeper(t, limits)
@@ -93,7 +94,7 @@ func TestKeptBounds(t *testing.T) {
 	}
 }
 
-// TestKeptFlood: a process that prints without end does not make the guest grow.
+// TestKeptFlood shows that the guest does not grow when a process prints without end.
 func TestKeptFlood(t *testing.T) {
 	size := int64(4 << 30)
 	if testing.Short() {
@@ -115,7 +116,8 @@ func TestKeptFlood(t *testing.T) {
 	}
 }
 
-// TestKeptQuiet: one that floods does not push out what a quiet one wrote.
+// TestKeptQuiet shows that a process that prints much does not push out the output of one that
+// prints little.
 func TestKeptQuiet(t *testing.T) {
 	c := keeper(t, agent.KeptLimits{Process: 256 << 10, Total: 300 << 10})
 	quiet := left(t, c, "echo precious; exec sleep 300")
@@ -138,8 +140,9 @@ func TestKeptQuiet(t *testing.T) {
 	}
 }
 
-// TestKeptWhenLeft: what a client starts in its own way and then leaves is kept, as E2B's
-// background commands are; what it follows to its end is not.
+// TestKeptWhenLeft starts processes as clients do. The output of a process that its client leaves
+// is kept, as with E2B's background commands. A process that its client follows to the end is
+// forgotten.
 func TestKeptWhenLeft(t *testing.T) {
 	c := keeper(t, agent.KeptLimits{})
 	if _, err := c.Run(t.Context(), carrel.Command{Args: []string{"/bin/echo", "followed"}}); err != nil {
@@ -156,7 +159,7 @@ func TestKeptWhenLeft(t *testing.T) {
 	}
 }
 
-// TestKeptPositions: pieces follow one another without a gap, however they are cut.
+// TestKeptPositions shows that pieces follow one another without a gap, however large they are.
 func TestKeptPositions(t *testing.T) {
 	c := keeper(t, agent.KeptLimits{})
 	r := left(t, c, "seq 1 5000; echo err >&2; seq 5001 5100")

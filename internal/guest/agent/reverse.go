@@ -21,18 +21,18 @@ import (
 // Bounds of listening for the host.
 const (
 	maxListeners   = 16               // of one sandbox
-	maxReversed    = 256              // connections of one listener, taken or not
-	reversedPickUp = 10 * time.Second // for the host to take a connection
-	noticeTime     = 10 * time.Second // for the host to take the news of one
+	maxReversed    = 256              // connections of one listener, taken by the host or not
+	reversedPickUp = 10 * time.Second // in which the host must take a connection
+	noticeTime     = 10 * time.Second // in which the host must read that a connection came
 )
 
-// LoopbackListener is what a [System] may be: it can listen on the sandbox's own 127.0.0.1. Port 0
-// is a free one.
+// LoopbackListener is an optional part of a [System]: it can listen on the sandbox's own 127.0.0.1.
+// Port 0 chooses a free one.
 type LoopbackListener interface {
 	ListenLoopback(port uint16) (net.Listener, error)
 }
 
-// reverse is what listens for the host.
+// reverse holds the listeners of the host, and their connections.
 type reverse struct {
 	mu        sync.Mutex
 	listeners int
@@ -44,11 +44,11 @@ type reversed struct {
 	conn net.Conn
 	ctx  context.Context // ends with the listener
 	done func()          // gives its place back
-	// forget stops what waits to drop it; nil until it is armed.
+	// forget stops the timer that would drop the connection. It is nil until arm.
 	forget func()
 }
 
-// enter takes a listener's place.
+// enter takes one of the places for listeners. It reports false if there is none.
 func (v *reverse) enter() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -79,7 +79,7 @@ func (v *reverse) put(c *reversed) string {
 	return id
 }
 
-// arm has a connection dropped when the host is late, or the listener ends.
+// arm makes sure that a connection is dropped if the host is late or the listener ends.
 func (v *reverse) arm(id string, c *reversed) {
 	late := time.AfterFunc(reversedPickUp, func() { v.drop(id) })
 	stop := context.AfterFunc(c.ctx, func() { v.drop(id) })
@@ -88,7 +88,7 @@ func (v *reverse) arm(id string, c *reversed) {
 	c.forget = func() { late.Stop(); stop() }
 }
 
-// take hands a connection over, once.
+// take gives a connection to the host, once.
 func (v *reverse) take(id string) *reversed {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -108,8 +108,8 @@ func (v *reverse) drop(id string) {
 	}
 }
 
-// serveListen listens on the sandbox's loopback for as long as the host keeps its connection. Each
-// connection that comes is told to the host by a line with its ID.
+// serveListen listens on the sandbox's loopback while the host keeps its connection. For each new
+// connection it sends the host a line with an ID.
 func (a *Agent) serveListen(w http.ResponseWriter, r *http.Request) {
 	port, err := strconv.ParseUint(r.PathValue("port"), 10, 16)
 	if err != nil {
@@ -158,7 +158,7 @@ func (a *Agent) serveListen(w http.ResponseWriter, r *http.Request) {
 	defer context.AfterFunc(a.ctx, cancel)()
 	defer context.AfterFunc(ctx, func() { _, _ = l.Close(), outer.Close() })()
 	gone := make(chan struct{})
-	go func() { // the host says nothing: its end is the listener's
+	go func() { // the host sends nothing: when its connection ends, the listener ends
 		defer close(gone)
 		_, _ = io.Copy(io.Discard, buf.Reader)
 		cancel()
@@ -168,7 +168,7 @@ func (a *Agent) serveListen(w http.ResponseWriter, r *http.Request) {
 	<-gone
 }
 
-// acceptFor tells the host of each connection until ctx ends.
+// acceptFor announces each connection to the host until ctx ends.
 func (a *Agent) acceptFor(ctx context.Context, l net.Listener, host net.Conn) {
 	slots := make(chan struct{}, maxReversed)
 	for {
@@ -213,14 +213,15 @@ func (a *Agent) serveAccepted(w http.ResponseWriter, r *http.Request) {
 	if _, err := fmt.Fprintf(outer, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", guest.TunnelProtocol); err != nil {
 		return
 	}
-	// It ends with its listener, whose end is the agent's too, and with an interruption.
+	// The connection ends with its listener, which ends with the agent or when streams are
+	// interrupted.
 	defer context.AfterFunc(c.ctx, func() { reset(c.conn, outer) })()
 	defer context.AfterFunc(r.Context(), func() { reset(c.conn, outer) })()
 	splice(c.conn, outer, buf.Reader)
 }
 
-// mayUpgrade reports whether a request may become a stream of the host's; if not it has been
-// answered.
+// mayUpgrade reports whether a request may become a stream of the host's. If not, it has answered
+// the request.
 func (a *Agent) mayUpgrade(w http.ResponseWriter, r *http.Request) bool {
 	if !a.trusted(r) {
 		writeError(w, http.StatusForbidden, "this is for the host alone")

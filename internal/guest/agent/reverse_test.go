@@ -12,7 +12,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// TestReverseBounds: listeners have a number, which is free again when they end.
+// TestReverseBounds shows that the number of listeners is bounded, and that a place is free again
+// when its listener ends.
 func TestReverseBounds(t *testing.T) {
 	g := newGuest(t, func(c *agent.Config) { c.Trusted = func(net.Addr) bool { return true } })
 	addr := g.Listener.Addr().String()
@@ -43,8 +44,8 @@ func TestReverseBounds(t *testing.T) {
 	})
 }
 
-// TestReverseRefuses: who is not the host, has no token or asks for nothing that is there gets no
-// stream.
+// TestReverseRefuses shows that a request gets no stream if it does not come from the host, has no
+// token, or names nothing that exists.
 func TestReverseRefuses(t *testing.T) {
 	host := true
 	g := newGuest(t, func(c *agent.Config) { c.Trusted = func(net.Addr) bool { return host } })

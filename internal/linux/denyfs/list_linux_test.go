@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// request is one of the kernel's about a node.
+// request is a request of the kernel's about a node.
 func request(op uint32, node uint64) header { return header{op: op, unique: 7, node: node, pid: 1} }
 
-// TestRootIsListed: the root directory, which no program sees, tells its entries in pieces of any
-// size; a mask does not.
+// TestRootIsListed shows that the root directory, which no program sees, lists its entries in
+// pieces of any size, and that a mask lists none.
 func TestRootIsListed(t *testing.T) {
 	var masks []Mask
 	for i := range 120 {

@@ -8,14 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Park leaves a file to the kernel: at the end of this process it is closed by one of the kernel's
-// own threads, so that nobody waits until what it stands for is taken down (a network device, a
-// namespace: 5 to 20 ms). The caller keeps its descriptor.
+// Park lets the kernel close a file at the end of this process, in one of the kernel's own threads.
+// To take a network device or a namespace down takes 5 to 20 ms, and nobody waits for that then.
+// The caller keeps its descriptor.
 //
-// The file is sent to a socket that is sent to itself, and is never received. When the process
-// closes the socket, by its end, only that message holds it, and the kernel's collector of such
-// rings frees both, in the background (Linux 6.10; before, in the process, which then waits as
-// ever).
+// Park sends the file to a socket, and that socket to itself, and never receives them. When the
+// process ends, only that message holds the socket. The kernel's collector of such rings then frees
+// both in the background (since Linux 6.10; before, the ending process does it and waits).
 func Park(fd int) error {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

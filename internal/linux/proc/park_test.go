@@ -17,7 +17,7 @@ import (
 // input to end.
 const parker = "CARREL_TEST_PARKER"
 
-// TestPark: what a process has parked stays open as long as the process lives, and no longer.
+// TestPark shows that a parked file stays open as long as its process lives, and no longer.
 func TestPark(t *testing.T) {
 	if os.Getenv(parker) != "" {
 		if err := Park(3); err != nil {

@@ -13,22 +13,22 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// A host may close /dev/net/tun to its users and still let them have network namespaces. There a
-// link is made of a pair of virtual Ethernet devices. One becomes eth0; what is sent on it comes
-// out of the other, which is made in a namespace with nothing else in it. A packet socket is bound
-// to that one, and is the host's end: it reads and writes frames, with the same headers as a TAP
-// device. It keeps only its own namespace alive, so eth0 need not be moved.
+// A host may close /dev/net/tun to its users and still let them have network namespaces. There, a
+// link is a pair of virtual Ethernet devices. One becomes eth0. Its frames come out of the other,
+// which is made in a namespace with nothing else in it. A packet socket bound to the other device
+// is the host's end. It reads and writes frames with the same headers as a TAP device. It keeps
+// only its own namespace alive, so eth0 need not be moved.
 //
-// The socket's receive buffer is small for an ordinary user. What does not fit is lost, as on a
-// real network. So the wire offers a smaller window than to a TAP device.
+// The socket's receive buffer is small for an ordinary user. Frames that do not fit are lost, as on
+// a real network. So the wire offers a smaller window than to a TAP device.
 
 // Peer is the name of the device that the packet socket is bound to.
 const Peer = "wire0"
 
-// errPair stands for the TAP device that was not asked for.
+// errPair takes the place of a TAP device's error where no TAP device was wanted.
 var errPair = errors.New("no TAP device was asked for")
 
-// besides is the error where neither way works.
+// besides is the error if neither way works.
 func besides(device, pair error) error {
 	e := &carrel.Error{Op: "set up network link", Kind: carrel.Unsupported, Err: fmt.Errorf("without a TAP device: %w", pair)}
 	if known := (*carrel.Error)(nil); errors.As(device, &known) {
@@ -55,8 +55,8 @@ func openPair(c Config) (f *os.File, err error) {
 	return f, err
 }
 
-// apart is a thread in a network namespace that nothing else is in. The packet socket keeps the
-// namespace when the thread has ended.
+// apart is a thread in a network namespace of its own. The packet socket keeps that namespace after
+// the thread has ended.
 type apart struct {
 	ns   *os.File
 	jobs chan func()
@@ -102,7 +102,7 @@ func openPeer(header bool) (*os.File, error) {
 		return nil, fmt.Errorf("netlink: %w", err)
 	}
 	defer h.Close()
-	// Nobody speaks for this end but the socket.
+	// Only the socket may send from this end.
 	_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+Peer+"/disable_ipv6", []byte("1"), 0)
 	peer, err := h.LinkByName(Peer)
 	if err != nil {
@@ -114,8 +114,8 @@ func openPeer(header bool) (*os.File, error) {
 	return packets(peer.Attrs().Index, header)
 }
 
-// makePair asks the kernel for the two devices. The library's own call for it would bring all kinds
-// of devices that there are into the small program of a box.
+// makePair asks the kernel for the two devices. The library has a call for this, but it would bring
+// the code of all kinds of devices into the small program of a box.
 func makePair(mtu int, other *os.File) error {
 	const vethPeer = 1 // VETH_INFO_PEER of linux/veth.h
 	attributes := func(name string) []*nl.RtAttr {
@@ -141,7 +141,8 @@ func makePair(mtu int, other *os.File) error {
 
 // packets opens a packet socket on a device.
 func packets(index int, header bool) (*os.File, error) {
-	// Of no protocol until it is bound: else it would get what other devices bring.
+	// The socket has no protocol until it is bound. Otherwise it would receive frames of other
+	// devices.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("packet socket", err)
@@ -168,7 +169,7 @@ func packets(index int, header bool) (*os.File, error) {
 	return f, nil
 }
 
-// packetBuffer is asked for. An ordinary user gets what net.core.rmem_max allows.
+// packetBuffer is the wanted size. An ordinary user gets at most net.core.rmem_max.
 const packetBuffer = 8 << 20
 
 // networkOrder swaps the bytes of a number. All machines that Carrel runs on are little-endian.
@@ -185,7 +186,7 @@ func Packets(fd int) (header, isPackets bool) {
 	return err == nil && n != 0, true
 }
 
-// Way says in words by which of the two ways f was made.
+// Way says in words in which of the two ways f was made.
 func Way(f *os.File) string {
 	way := "a TAP device"
 	if raw, err := f.SyscallConn(); err == nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// TestCopyBound: what is too large to be copied is refused with the names of what makes it so, and
-// a larger bound lets it pass.
+// TestCopyBound shows that a directory that is too large is refused with the names of its largest
+// parts, and that a larger bound lets it pass.
 func TestCopyBound(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		w.file("small/a", "x", 0o644)
@@ -40,7 +40,7 @@ func TestCopyBound(t *testing.T) {
 	})
 }
 
-// TestCopyProgress: a copy that takes longer than a second is told, and a quick one is not.
+// TestCopyProgress shows that a copy of more than a second is reported, and a quick one is not.
 func TestCopyProgress(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		for _, name := range []string{"a", "b", "c"} {

@@ -11,15 +11,15 @@ import (
 	"golang.org/x/term"
 )
 
-// Copying takes a moment for a project and long for a home. What takes more than a second is said
-// on standard error: on a terminal in a line that is written over and taken away again, else in a
-// line now and then.
+// Copying takes a moment for a project and long for a home. A copy of more than a second is
+// reported on standard error: on a terminal in one line that is overwritten and removed at the end,
+// elsewhere in a line now and then.
 
-// progress tells a person what takes so long. Nil tells nothing.
+// progress reports a long wait to a person. A nil progress reports nothing.
 type progress struct {
 	w        io.Writer
 	terminal bool
-	begun    time.Time // what came before counts, too: ten short waits are a long one
+	begun    time.Time // earlier waits count, too: ten short waits are a long one
 
 	mu    sync.Mutex
 	said  time.Time // when the last line was written
@@ -46,7 +46,8 @@ func newProgress(r *Request) *progress {
 	return p
 }
 
-// during says what goes on until the returned function is called; how far says how much is done.
+// during reports an activity until the returned function is called. far says how much of it is
+// done.
 func (p *progress) during(what string, far func() string) (done func()) {
 	if p == nil {
 		return func() {}

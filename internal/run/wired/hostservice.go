@@ -13,8 +13,8 @@ import (
 )
 
 // hostService says whether a box may reach a port on this machine's loopback that its policy opens.
-// The box's person is this machine's user, so all may be opened but the API of a daemon: what it
-// holds belongs to others than the box.
+// The person who runs the box is this machine's user. So every port may be opened except the API of
+// a daemon, which may belong to other people.
 func hostService(_ carrel.ID, port uint16) error {
 	dirs := []string{config.Default().DataDir, "/var/lib/carrel"}
 	if dir := os.Getenv("CARREL_DATA_DIR"); dir != "" {
@@ -33,7 +33,7 @@ func hostService(_ carrel.ID, port uint16) error {
 	return nil
 }
 
-// announced is the port that the daemon of a data directory says it listens on; 0 if none does.
+// announced returns the port on which the daemon of a data directory listens, or 0 if none does.
 func announced(dir string) uint16 {
 	raw, err := os.ReadFile(filepath.Join(dir, "daemon.json"))
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestHostService: a box may reach what its policy opens, but no daemon's API.
+// TestHostService shows that a box reaches the ports that its policy opens, but no daemon's API.
 func TestHostService(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("CARREL_DATA_DIR", dir)

@@ -22,8 +22,8 @@ import (
 // ledgerVersion is the version of the ledger's form.
 const ledgerVersion = 1
 
-// ledgerGrowth is how many times its base the ledger may become, beside the slack, before it is
-// written anew.
+// ledgerGrowth is how many times as large as its base the ledger may become, plus slack, before it
+// is written anew.
 const ledgerGrowth = 3
 
 // slack is how many bytes a ledger may always grow by. Tests make it small.
@@ -53,7 +53,7 @@ type entry struct {
 	Complete bool `json:"complete,omitempty"`
 }
 
-// ledger is the second copy of the records, while it is written. The writer goroutine owns it.
+// ledger is the second copy of the records, open for writing. The writer goroutine owns it.
 type ledger struct {
 	path string
 	file *os.File
@@ -146,7 +146,7 @@ func (l *ledger) due() bool {
 	return l.size > slack.Load()+ledgerGrowth*l.base
 }
 
-// tendLedger starts a rewriting that is due, and finishes one that is done. The writer calls it
+// tendLedger starts a rewriting if one is due, and finishes one that is done. The writer calls it
 // between two transactions.
 func (s *Store) tendLedger() {
 	l := &s.ledger
@@ -161,7 +161,7 @@ func (s *Store) tendLedger() {
 	if !l.due() {
 		return
 	}
-	// The snapshot is taken here, where no write is under way: it ends with change s.change.
+	// No write is under way here, so the snapshot ends with change s.change.
 	tx, err := s.read.BeginTx(context.Background(), &sql.TxOptions{ReadOnly: true})
 	var n int64
 	if err == nil {

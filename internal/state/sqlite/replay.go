@@ -216,7 +216,7 @@ func (s *Store) openLedger(op string) error {
 		return &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
 	}
 	s.ledger.file, s.ledger.size = f, size
-	s.ledger.base = size // unknown; as large as that at most
+	s.ledger.base = size // the real size of the base is not known, but it is not larger
 	return nil
 }
 
@@ -274,7 +274,7 @@ func (s *Store) moveDamaged() bool {
 	return true
 }
 
-// sweepTemporary removes what rewritings left that a crash cut off.
+// sweepTemporary removes the temporary files of rewritings that a crash cut off.
 func (s *Store) sweepTemporary() {
 	left, _ := filepath.Glob(filepath.Join(filepath.Dir(s.path), "."+filepath.Base(s.ledger.path)+".*"))
 	for _, name := range left {

@@ -12,7 +12,7 @@ func unlink(name string) error { return oneName(unix.SYS_UNLINK, name) }
 // rmdir is the same for a directory.
 func rmdir(name string) error { return oneName(unix.SYS_RMDIR, name) }
 
-// oneName calls what takes one name.
+// oneName makes a call whose only argument is a name.
 func oneName(call uintptr, name string) error {
 	_, _, e := unix.Syscall(call, uintptr(cstring(name)), 0, 0)
 	if e != 0 {
