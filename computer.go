@@ -28,8 +28,8 @@ type Computer interface {
 	// Dial opens a byte stream to a port inside, on any of its addresses,
 	// loopback included.
 	Dial(ctx context.Context, port uint16) (net.Conn, error)
-	// Listen listens on the sandbox's own 127.0.0.1, so that programs inside reach whoever holds
-	// the listener. Port 0 is a free one, which Addr names. ctx bounds the opening only. The
+	// Listen listens on the sandbox's own 127.0.0.1. Connections of programs inside come out of the
+	// listener. Port 0 chooses a free port, and Addr names it. ctx bounds only the opening. The
 	// listener and its connections end with Close, and when the sandbox is paused. Errors: Conflict
 	// when the port is taken, Unsupported in a simulated sandbox.
 	Listen(ctx context.Context, port uint16) (net.Listener, error)
@@ -51,8 +51,8 @@ type Command struct {
 	Stdout, Stderr io.Writer // nil collects into Result (Run) or discards (Start)
 	// TTY runs it on a pseudo-terminal of this size; its output goes to Stdout.
 	TTY *Size
-	// Keep has its last output and its exit status kept after its end, to be read with
-	// [KeptOutput]. What a client leaves before its end is kept anyway.
+	// Keep keeps the process's last output and exit status after its end; see [KeptOutput]. They
+	// are also kept if the client leaves before the process ends.
 	Keep bool
 	// Timeout kills it after this long; 0 means never.
 	Timeout time.Duration

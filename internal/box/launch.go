@@ -130,8 +130,8 @@ func (b *builder) letGo() {
 	_ = unix.Close(b.null)
 }
 
-// parkMounts has the kernel take the mounts down after this process's end. Whoever waits for that
-// need not wait for the mounts.
+// parkMounts lets the kernel take the mounts down after this process's end. So a caller that waits
+// for the end does not wait for the mounts.
 func (b *builder) parkMounts() {
 	if b.Spec.Light {
 		return

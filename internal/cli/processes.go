@@ -159,8 +159,7 @@ func (a processCommands) followKept(ctx context.Context, svc carrel.Service, id 
 	return nil
 }
 
-// takeStatus makes a process's exit code our status. What a signal ended is reported as shells do
-// it.
+// takeStatus makes a process's exit code our own. It reports the end by a signal as shells do.
 func (a processCommands) takeStatus(code int) {
 	if a.code = code; code < 0 {
 		a.code = 128 + int(syscall.SIGKILL)

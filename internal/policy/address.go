@@ -31,7 +31,7 @@ func (p *Policy) judgeAddr(f *known, a netip.Addr, name string) (Verdict, bool) 
 			reason = fmt.Sprintf("%s is %s", thing, what)
 			hint = "private addresses need rules of Carrel's own form (network.policy)"
 		case (what == thisHost || what == linkEnd) && f.stage != atUDP:
-			hint = hostHint(f.Port)
+			hint = HostHint(f.Port)
 		}
 		return builtIn(blockName(what), reason, hint), false
 	}
@@ -161,7 +161,7 @@ func (p *Policy) JudgeName(name string) Verdict {
 	v := Verdict{Rule: label, Index: -1, Reason: fmt.Sprintf("the name %s is not allowed: no rule names it", quoted(name))}
 	switch {
 	case slices.Contains(othersHostNames, name) && !p.e2b:
-		v.Hint = hostHint(0)
+		v.Hint = HostHint(0)
 	case plain:
 		v.Hint = fmt.Sprintf("ask for: %s %s", ask, name)
 	}

@@ -138,23 +138,20 @@ func (p *Policy) judgeHostName() Verdict {
 // noHost refuses a port of the host that no rule opens. 0 is no port in particular.
 func (p *Policy) noHost(port uint16) Verdict {
 	if port == 0 {
-		return builtIn("host services", "no rule opens a service of this host", hostHint(0))
+		return builtIn("host services", "no rule opens a service of this host", HostHint(0))
 	}
-	return builtIn("host services", fmt.Sprintf("no rule opens port %d of this host", port), hostHint(port))
+	return builtIn("host services", fmt.Sprintf("no rule opens port %d of this host", port), HostHint(port))
 }
 
-// hostHint says how to ask for a service of the host.
-func hostHint(port uint16) string {
+// HostHint says how to ask for a service of the host, to a caller that tried an address of the
+// host.
+func HostHint(port uint16) string {
 	text := "PORT"
 	if port != 0 {
 		text = strconv.Itoa(int(port))
 	}
 	return "ask for: allow " + HostName + ":" + text + ", for a service that listens on this machine's 127.0.0.1"
 }
-
-// HostHint says how to ask for a service of the host, to a caller that tried an address of the
-// host.
-func HostHint(port uint16) string { return hostHint(port) }
 
 // HostInstead returns the destination to allow after a refusal of this machine itself, by an
 // address or by a name that other systems have for it. It returns "" for all other refusals.

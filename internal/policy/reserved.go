@@ -6,7 +6,7 @@ import "net/netip"
 type class uint8
 
 const (
-	open    class = iota // whoever the rules let
+	open    class = iota // all sandboxes that the rules let
 	private              // only if a rule names it as an address
 	never                // no sandbox, under any rules
 )
@@ -18,7 +18,7 @@ type reserved struct {
 	what   string
 }
 
-// What blocks are that mean this host itself.
+// Names of the blocks that mean this host itself.
 const (
 	thisHost = "this host"
 	linkEnd  = "this host's end of the link"

@@ -138,7 +138,7 @@ func (p *plan) landlock(b *settings.Box) {
 		}
 		add(landlock.WriteFile, "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts")
 	} else {
-		l.Writing = true // what may be read is the mounts' to say, and each open would pay for a second opinion
+		l.Writing = true // the mounts decide what may be read, and a second check would cost time at each open
 		add(landlock.WriteFile, "/dev", "/proc")
 		add(landlock.ReadWrite, b.Private...)
 	}

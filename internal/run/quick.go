@@ -12,10 +12,9 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Quick runs "carrel run" for args (those after "run"), if it can be done without what the rest of
-// the program is for, and reports whether it did. stage and whole open the programs of the stage
-// and of all the rest. What it can't do, wrong flags and --help among it, it leaves undone for the
-// command line.
+// Quick runs "carrel run" for args (those after "run") if the small program can do it, and reports
+// whether it did. stage and whole open the program of the stage and the whole program. Quick leaves
+// everything else to the command line, wrong flags and --help included.
 func Quick(args []string, stage, whole func() (*os.File, error)) (code int, done bool) {
 	fs := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)

@@ -70,9 +70,9 @@ type Rules struct {
 	Own []string
 	// Closed is the reason why connections fail. It is "" when the wire decides (and reports).
 	Closed string
-	// Sealed: no process of the box can get another user, or other namespaces; whoever makes its
-	// filter and rights sees to that. What is true of one process is then true of all, and is
-	// looked up once.
+	// Sealed says that no process of the box can change its user or its namespaces. The caller must
+	// make sure of that by the box's filter and rights. A fact about one process then holds for
+	// all, and the guard looks it up once.
 	Sealed bool
 	// NoBind forbids listening on ports.
 	NoBind bool

@@ -63,7 +63,7 @@ func openFiles(t *testing.T) int {
 // TestPipesReady shows that each process has its own pipes and sees no others, whether they were
 // ready or not, and whatever the process before it needed. None are left in the end.
 func TestPipesReady(t *testing.T) {
-	if err := oshost.CloseOnExec(); err != nil { // what whoever tests has open
+	if err := oshost.CloseOnExec(); err != nil { // files that the tester's shell has open
 		t.Fatal(err)
 	}
 	warm := oshost.New(oshost.Options{}) // the first pipe opens the poller's own descriptors

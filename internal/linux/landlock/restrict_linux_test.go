@@ -278,7 +278,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestWriting: what restricts writing alone leaves reading as it is, and no more than that.
+// TestWriting shows that rules which restrict only writing leave reading as it is, and still
+// restrict writing.
 func TestWriting(t *testing.T) {
 	dir := shared(t)
 	for _, d := range []string{"/rw", "/no"} {

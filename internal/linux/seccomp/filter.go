@@ -66,12 +66,12 @@ type Filter struct {
 	Network bool
 	// WatchConnect and WatchBind stop connect and bind until the listener answers.
 	WatchConnect, WatchBind bool
-	// WatchWrites stops what makes or changes names, or opens for writing: openat with O_WRONLY,
+	// WatchWrites stops calls that make or change names, or open for writing: openat with O_WRONLY,
 	// O_RDWR, O_CREAT or O_TRUNC, creat, mkdir, mknod, rename, link, symlink, truncate, chmod,
-	// chown and their forms, and unlinkat. Not stopped are unlink, rmdir, utimes and setxattr,
-	// which make nothing: what refuses them where they are not allowed must be another wall.
-	// openat2, whose flags can't be seen, is then ENOSYS. Forms that name a descriptor alone, like
-	// fchmod, are not stopped, nor is an open for reading, ever.
+	// chown and their forms, and unlinkat. It does not stop unlink, rmdir, utimes and setxattr,
+	// which make nothing: another wall must refuse them where they are not allowed. openat2 gives
+	// ENOSYS then, because its flags can't be seen. Calls on a descriptor alone, like fchmod, are
+	// not stopped, and an open for reading never is.
 	WatchWrites bool
 	// WatchRemoves also stops unlink, rmdir, utimes and utimensat, for a listener that makes such
 	// calls itself.

@@ -22,8 +22,8 @@
 //
 // # Without a TAP device
 //
-// Where this user can't open /dev/net/tun, the link is a pair of virtual Ethernet devices, and its
-// file a packet socket on the one that stays in the first namespace. See pair.go.
+// If this user can't open /dev/net/tun, the link is a pair of virtual Ethernet devices. Its file is a
+// packet socket on the second device, which is in a namespace of its own. See pair.go.
 package tap
 
 import (
@@ -80,9 +80,9 @@ func (c Config) withDefaults() Config {
 const offloads = unix.TUN_F_CSUM | unix.TUN_F_TSO4 | unix.TUN_F_TSO6 | unix.TUN_F_TSO_ECN
 
 // Setup makes the link and returns the host's end, which does not block. The calling goroutine must
-// be locked to its thread, which must have CAP_NET_ADMIN over its network namespace (and
-// CAP_NET_RAW, for a pair) and is moved to a new one; what it executes next runs there. Error:
-// Unsupported when this host gives neither TAP devices nor pairs.
+// be locked to its thread. The thread must have CAP_NET_ADMIN over its network namespace, and
+// CAP_NET_RAW for a pair. Programs that this thread executes next run in the namespace of the link.
+// Error: Unsupported when this host gives neither TAP devices nor pairs.
 func Setup(c Config) (*os.File, error) {
 	paired := c.Pair || c.Device == ""
 	c = c.withDefaults()
@@ -102,11 +102,12 @@ func Setup(c Config) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	ready := move
 	if c.Here {
-		ready = func(_ *os.File, c Config) error { return configure(c) }
+		err = configure(c)
+	} else {
+		err = move(f, c)
 	}
-	if err := ready(f, c); err != nil {
+	if err != nil {
 		_ = f.Close()
 		return nil, &carrel.Error{Op: "set up network link", Kind: carrel.Internal, Err: err}
 	}
