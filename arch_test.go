@@ -34,7 +34,7 @@ var floors = []struct {
 		"internal/driver", "internal/driver/drivertest", "internal/driver/hosted", "internal/guest", "internal/image", "internal/state",
 		"internal/snapshot", "internal/snapshot/blobtest", "internal/policy", "internal/linux/tap",
 		"internal/box", "internal/settings",
-		"internal/callback", "internal/scaling",
+		"internal/callback", "internal/scaling", "internal/build/plan",
 	}},
 	{3, []string{
 		"internal/driver/sim", "internal/driver/gvisor", "internal/driver/ns", "internal/seatbelt", "internal/guest/agent", "internal/guest/oshost",
@@ -43,8 +43,9 @@ var floors = []struct {
 		"internal/state/sqlite", "internal/state/memory",
 		"internal/snapshot/disk", "internal/snapshot/s3", "internal/snapshot/store",
 		"internal/vault", "internal/identity", "internal/audit", "internal/certs",
+		"internal/build/dockerfile", "internal/catalog", "internal/image/debian",
 	}},
-	{4, []string{"internal/service", "internal/access"}},
+	{4, []string{"internal/service", "internal/access", "internal/build"}},
 	{5, []string{"internal/api", "internal/gateway", "internal/hostdoor", "internal/sshdoor", "internal/dashboard", "client"}},
 	{6, []string{"internal/assembly", "internal/backup", "internal/run", "internal/config", "internal/daemon", "internal/cli", "cmd", "local", "carreltest", "internal/bench", "bench", "test", "internal/tools"}},
 }
