@@ -49,6 +49,8 @@ type Options struct {
 	Traces func(id carrel.ID) []carrel.Trace
 	// SSHKeys are the keys of all projects.
 	SSHKeys Keys
+	// Builds makes templates step by step.
+	Builds Builds
 	// HostServices says who may open services of this machine to sandboxes.
 	HostServices HostServices
 	// Nobody is the caller for a context without one. The zero Caller may do nothing.
@@ -68,6 +70,9 @@ func New(opts Options) *Service {
 	}
 	if opts.Audits == nil {
 		opts.Audits = carrel.NoAudits{}
+	}
+	if opts.Builds == nil {
+		opts.Builds = noBuilds{}
 	}
 	return &Service{opts}
 }

@@ -41,6 +41,7 @@ func (s *Server) carrelRoutes() {
 	s.handle("POST"+v1+"/templates/pull", s.pullTemplate)
 	momentRoutes{s}.add(v1)
 	outputRoutes{s}.add(v1)
+	buildRoutes{s}.add(v1)
 	s.programRoutes(v1)
 	s.sshKeyRoutes(v1)
 	s.auditRoutes()

@@ -94,20 +94,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	out := startLines(w)
 	var beat sync.WaitGroup
-	beat.Go(func() {
-		t := time.NewTicker(heartbeat)
-		defer t.Stop()
-		for {
-			select {
-			case <-t.C:
-				if out.write(nil) != nil {
-					cancel()
-				}
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
+	beat.Go(func() { out.beat(ctx, cancel) })
 	for e, err := range s.opts.Service.Events(ctx, after) {
 		if err != nil {
 			if ctx.Err() == nil {
