@@ -140,12 +140,6 @@ type BuildSpec struct {
 	Registries map[string]RegistryCredentials `json:"registries,omitempty"`
 }
 
-// RegistryCredentials open a registry.
-type RegistryCredentials struct {
-	Username string `json:"username"`
-	Password string `json:"password"`
-}
-
 // BuildInstruction is one instruction in the form of E2B's SDKs.
 type BuildInstruction struct {
 	Type string   `json:"type"` // COPY, RUN, ENV, WORKDIR, USER
