@@ -18,6 +18,7 @@ type Extras interface {
 	SSHAccess
 	Checks
 	Builder
+	Registries
 }
 
 // NoExtras has none of [Extras]. An implementation of [Service] embeds it, or one of the types that
@@ -31,6 +32,7 @@ type NoExtras struct {
 	NoSSHAccess
 	NoChecks
 	NoBuilder
+	NoRegistries
 }
 
 var _ Extras = NoExtras{}
