@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/carrel-dev/carrel"
@@ -32,6 +33,8 @@ type Options struct {
 	Doctor func(ctx context.Context) ([]DriverReport, error)
 	// Admission returns the state of the gate before each start. With nil, its route answers 501.
 	Admission func() admission.State
+	// Builds is for E2B's routes about builds. With nil, they answer 501.
+	Builds Builds
 	// DefaultNetwork is for creations without network fields. With nil, E2B's routes allow the
 	// internet, as in E2B, and our routes allow nothing.
 	DefaultNetwork *carrel.Network
@@ -76,7 +79,8 @@ type Server struct {
 	patterns []string // of all routes
 	describe func(http.ResponseWriter) error
 
-	sessions sessions
+	sessions  sessions
+	uploadKey uploadKey
 }
 
 // New returns the control plane over a service.
@@ -87,7 +91,7 @@ func New(opts Options) *Server {
 	if opts.MaxTimeout == 0 {
 		opts.MaxTimeout = 720 * time.Hour
 	}
-	s := &Server{opts: opts, mux: http.NewServeMux()}
+	s := &Server{opts: opts, mux: http.NewServeMux(), uploadKey: newUploadKey()}
 	s.describe = s.document()
 	s.routes()
 	return s
@@ -148,6 +152,7 @@ func (s *Server) routes() {
 	s.handle("GET /templates/aliases/{alias}", t.templateAlias)
 	s.handle("GET /teams", t.teams)
 	secretRoutes{s}.add()
+	e2bBuildRoutes{s}.add()
 	s.laterRoutes()
 	s.carrelRoutes()
 }
@@ -164,6 +169,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case r.URL.Path == DocumentPath && (r.Method == http.MethodGet || r.Method == http.MethodHead):
 		if err := s.describe(w); err != nil {
+			s.fail(w, r, err)
+		}
+		return
+	}
+	if r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, UploadPath) {
+		if err := s.upload(w, r); err != nil {
 			s.fail(w, r, err)
 		}
 		return
