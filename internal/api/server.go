@@ -76,7 +76,8 @@ type SnapshotKeeper interface {
 type Server struct {
 	opts     Options
 	mux      *http.ServeMux
-	patterns []string // of all routes
+	first    *http.ServeMux // routes that a pattern of mux covers too; it is asked first
+	patterns []string       // of all routes
 	describe func(http.ResponseWriter) error
 
 	sessions  sessions
@@ -91,7 +92,7 @@ func New(opts Options) *Server {
 	if opts.MaxTimeout == 0 {
 		opts.MaxTimeout = 720 * time.Hour
 	}
-	s := &Server{opts: opts, mux: http.NewServeMux(), uploadKey: newUploadKey()}
+	s := &Server{opts: opts, mux: http.NewServeMux(), first: http.NewServeMux(), uploadKey: newUploadKey()}
 	s.describe = s.document()
 	s.routes()
 	return s
@@ -101,9 +102,14 @@ func New(opts Options) *Server {
 type handler func(w http.ResponseWriter, r *http.Request) error
 
 // handle adds a route.
-func (s *Server) handle(pattern string, h handler) {
+func (s *Server) handle(pattern string, h handler) { s.route(s.mux, pattern, h) }
+
+// handleFirst adds a route that wins over the others.
+func (s *Server) handleFirst(pattern string, h handler) { s.route(s.first, pattern, h) }
+
+func (s *Server) route(mux *http.ServeMux, pattern string, h handler) {
 	s.patterns = append(s.patterns, pattern)
-	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		if err := h(w, r); err != nil {
 			s.fail(w, r, err)
 		}
@@ -149,7 +155,7 @@ func (s *Server) routes() {
 	s.handle("GET /v2/templates", t.templates)
 	s.handle("GET /templates/{id}", t.template)
 	s.handle("DELETE /templates/{id}", t.deleteTemplate)
-	s.handle("GET /templates/aliases/{alias}", t.templateAlias)
+	s.handleFirst("GET /templates/aliases/{alias}", t.templateAlias)
 	s.handle("GET /teams", t.teams)
 	secretRoutes{s}.add()
 	e2bBuildRoutes{s}.add()
@@ -185,6 +191,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer done()
+	if _, pattern := s.first.Handler(r); pattern != "" {
+		s.first.ServeHTTP(w, r)
+		return
+	}
 	h, pattern := s.mux.Handler(r)
 	if pattern == "" {
 		s.noRoute(w, r, h)
