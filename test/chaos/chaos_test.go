@@ -18,6 +18,12 @@ var kinds = []kind{
 	{"keeper", false, keeperTrial},
 	{"stop", false, stopTrial},
 	{"user", false, userTrial},
+	{"power", true, powerTrial},
+	{"full", false, fullTrial},
+	{"inodes", false, inodesTrial},
+	{"records", true, recordsTrial},
+	{"lost", false, lostTrial},
+	{"corrupt", false, corruptTrial},
 }
 
 // chosen returns the kinds that the flags name.
