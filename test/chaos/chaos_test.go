@@ -24,6 +24,11 @@ var kinds = []kind{
 	{"records", true, recordsTrial},
 	{"lost", false, lostTrial},
 	{"corrupt", false, corruptTrial},
+	{"move", false, moveTrial},
+	{"copy", false, copyTrial},
+	{"s3", false, s3Trial},
+	{"backup", false, backupTrial},
+	{"sdk", false, sdkTrial},
 }
 
 // chosen returns the kinds that the flags name.

@@ -110,8 +110,11 @@ func lostTrial(t *trial) {
 		t.violate("%v", err)
 	}
 	for _, b := range t.j.alive() {
-		if b.paused || b.tier == carrel.Sim {
+		if b.paused {
 			continue
+		}
+		if b.dead = true; b.tier == carrel.Sim && !listed[string(b.id)] {
+			continue // it lived in the daemon
 		}
 		if !listed[string(b.id)] || !strings.Contains(out, string(b.id)) {
 			t.violate("%s ran, has lost its record and is not listed", b.id)
@@ -119,7 +122,6 @@ func lostTrial(t *trial) {
 		if _, err := d.cli("fsck", "--delete", string(b.id)); err != nil {
 			t.violate("%v", err)
 		}
-		b.dead = true
 	}
 	t.verify(d.svc, afterKill)
 	t.finish(d)

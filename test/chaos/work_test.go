@@ -26,16 +26,17 @@ type worker struct {
 	svc   carrel.Service
 	rng   *rand.Rand
 	boxes []*box
-	most  int // sandboxes that it keeps
+	most  int           // sandboxes that it keeps
+	quit  chan struct{} // closed when it must do no further operation
 }
 
-// work runs n workers until stop is called or an operation fails for each. boxes that exist already
-// are dealt out to them.
+// work runs n workers until stop is called. Sandboxes that exist already are dealt out to them. stop
+// waits for the last answers: an operation that a living daemon still does is not in doubt.
 func (t *trial) work(d *server, n int) (stop func()) {
-	ctx, cancel := context.WithCancel(t.ctx)
+	quit := make(chan struct{})
 	workers := make([]*worker, n)
 	for i := range workers {
-		workers[i] = &worker{t: t, svc: d.svc, rng: rand.New(rand.NewPCG(t.rng.Uint64(), uint64(i))), most: 3}
+		workers[i] = &worker{t: t, svc: d.svc, rng: rand.New(rand.NewPCG(t.rng.Uint64(), uint64(i))), most: 3, quit: quit}
 	}
 	for i, b := range t.j.alive() {
 		w := workers[i%n]
@@ -44,12 +45,12 @@ func (t *trial) work(d *server, n int) (stop func()) {
 	var wg sync.WaitGroup
 	for _, w := range workers {
 		wg.Go(func() {
-			for ctx.Err() == nil {
-				w.step(ctx)
+			for !isClosed(quit) && t.ctx.Err() == nil {
+				w.step(t.ctx)
 			}
 		})
 	}
-	return func() { cancel(); wg.Wait() }
+	return func() { close(quit); wg.Wait() }
 }
 
 // populate makes sandboxes by hand: one running and one paused of each tier, each with files, a
@@ -88,12 +89,7 @@ func (w *worker) told(ctx context.Context, calm bool, what string, id carrel.ID,
 	if calm && w.t.calm.Load() && !busy && ctx.Err() == nil {
 		w.t.violate("%s %s failed without a fault: %v (%s)", what, id, err, carrel.KindOf(err))
 	}
-	if ctx.Err() == nil { // do not ask a dead daemon a thousand times
-		select {
-		case <-ctx.Done():
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
+	time.Sleep(50 * time.Millisecond) // do not ask a dead daemon a thousand times
 	return false
 }
 
@@ -109,7 +105,7 @@ func (w *worker) step(ctx context.Context) {
 		if len(w.boxes)-len(free) < 3*w.most { // boxes in doubt wait for the oracle
 			w.create(ctx, w.t.tiers[w.rng.IntN(len(w.t.tiers))])
 		} else {
-			<-ctx.Done()
+			<-w.quit
 		}
 		return
 	}
