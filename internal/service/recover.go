@@ -270,6 +270,9 @@ func (r *recovery) sweep(ctx context.Context, known, dead []carrel.ID) {
 		case err != nil || keep[id]:
 		case gone[id] || failpoint.Mutant("unrecorded-sandboxes"):
 			left = append(left, e.Name())
+		case os.Remove(filepath.Join(r.opts.Dir, e.Name())) == nil:
+			// It was empty: its creation died before its record was written, and before anything of
+			// it ran (see driver.Sweeper).
 		default:
 			r.lost.addSandbox(id)
 			known = append(known, id)
