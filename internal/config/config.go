@@ -24,6 +24,9 @@ type Config struct {
 	Listen string
 	// DataDir holds data that must survive: records, the API key, sandboxes' own files.
 	DataDir string
+	// AdoptCopy makes a daemon on a copy of a data directory the owner of everything in it. Its
+	// original must be gone for good.
+	AdoptCopy bool
 	// CacheDir holds data that can be made again: templates built from this machine.
 	CacheDir string
 	// Domain is the end of sandboxes' host names: <port>-<id>.<Domain>. It may carry a port, for

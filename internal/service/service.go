@@ -142,6 +142,9 @@ type Options struct {
 	ReadyTimeout time.Duration
 	// Warm keeps sandboxes ready. Zero keeps none.
 	Warm WarmOptions
+	// LostReason says why recorded sandboxes are gone, if this service knows it. "" is the usual
+	// reason: the machine or the sandbox was stopped.
+	LostReason string
 	// KillOnClose ends every sandbox at Close. Without it, sandboxes live on and the next Service
 	// adopts them.
 	KillOnClose bool

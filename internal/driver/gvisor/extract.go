@@ -42,7 +42,7 @@ func (d *Driver) startConfined(name string, limits carrel.Limits, files []*os.Fi
 		return nil, err
 	}
 	w := &work{group: group, cmd: exec.Command(d.program.path)}
-	w.cmd.Args = []string{name, "--root=" + d.opts.Root, "-"} // the root is for Sweep
+	w.cmd.Args = []string{name, d.opts.RootArg(), "-"} // the root is for Sweep
 	w.cmd.Env, w.cmd.Dir = []string{sentryEnv}, "/"
 	w.cmd.Stderr = &limitedWriter{w: &w.stderr, left: hosted.MaxWords}
 	w.cmd.Stdin, w.cmd.ExtraFiles = d.program.null, files

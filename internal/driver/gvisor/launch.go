@@ -170,7 +170,7 @@ var fixedFlags = []string{
 
 // flags returns the fixed flags and --root. Sweep finds our processes by --root.
 func (d *Driver) flags() []string {
-	return append([]string{"--root=" + d.opts.Root}, fixedFlags...)
+	return append([]string{d.opts.RootArg()}, fixedFlags...)
 }
 
 // addFiles donates the images and the file that holds the sandbox's writes.
