@@ -19,7 +19,7 @@ import (
 )
 
 // File is the name of the identity's file in a data directory.
-const File = "identity"
+const File = "datadir.json"
 
 const opOpen = "open data directory"
 

@@ -4,7 +4,7 @@
 //
 // # Identity
 //
-// A data directory has an identity: a random ID in the file "identity". The names of everything
+// A data directory has an identity: a random ID in the file datadir.json. The names of everything
 // outside the directory (processes, control groups) are made from this ID, so two directories never
 // touch each other's. The file also says where the directory was when a daemon last opened it: the
 // host, the boot, the filesystem's device, and the number and time of birth of the directory's
