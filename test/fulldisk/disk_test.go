@@ -5,7 +5,7 @@ package fulldisk
 import (
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,6 +43,7 @@ func disk(t *testing.T, mib int64, mkfs ...string) string {
 		testenv.Need(t, "loop", fmt.Errorf("mount: %w: %s", err, out))
 	}
 	t.Cleanup(func() {
+		_ = os.Remove(ballast(dir))
 		testenv.EventuallyNil(t, "the disk is unmounted", func() error { return syscall.Unmount(dir, 0) })
 	})
 	return dir
@@ -91,4 +92,30 @@ func left(t *testing.T, dir string) int64 {
 	return int64(fs.Bavail) * fs.Bsize
 }
 
-var _ io.Writer = io.Discard
+// inodeDir holds the files that take the inodes.
+func inodeDir(dir string) string { return filepath.Join(dir, "inodes") }
+
+// takeInodes makes empty files until the disk has no inode left.
+func takeInodes(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.Mkdir(inodeDir(dir), 0o700); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	for {
+		f, err := os.CreateTemp(inodeDir(dir), "")
+		if errors.Is(err, syscall.ENOSPC) {
+			return
+		}
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// giveInodes gives them back.
+func giveInodes(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.RemoveAll(inodeDir(dir)); err != nil {
+		t.Fatal(err)
+	}
+}

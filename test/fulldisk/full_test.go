@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -36,20 +37,35 @@ func options(tier carrel.Tier) carrel.CreateOptions {
 	return o
 }
 
+// lack takes something of a disk, and gives it back.
+type lack struct {
+	mkfs       []string
+	take, give func(t *testing.T, dir string)
+	tight      bool // a part of it can be given back
+}
+
 // TestFullDiskIsLeft fills the disk of a daemon to the last byte, kills the daemon, and starts it
 // again. It must start, kill, delete and give space back, and then work as before.
 func TestFullDiskIsLeft(t *testing.T) {
+	leaveInTiers(t, lack{take: fill, give: free, tight: true})
+}
+
+// TestNoInodes is TestFullDiskIsLeft for a disk with room but without inodes.
+func TestNoInodes(t *testing.T) {
+	leaveInTiers(t, lack{mkfs: []string{"-N", "3000"}, take: takeInodes, give: giveInodes})
+}
+
+func leaveInTiers(t *testing.T, l lack) {
 	for _, tier := range tiers {
 		t.Run(string(tier), func(t *testing.T) {
-			dir := disk(t, 640)
+			dir := disk(t, 640, l.mkfs...)
 			d := daemontest.StartOn(t, dir, miniroot.Archive(t))
-			t.Cleanup(func() { _ = os.Remove(ballast(dir)) })
-			leaveFullDisk(t, d, dir, tier)
+			leave(t, d, dir, tier, l)
 		})
 	}
 }
 
-func leaveFullDisk(t *testing.T, d *daemontest.Daemon, dir string, tier carrel.Tier) {
+func leave(t *testing.T, d *daemontest.Daemon, dir string, tier carrel.Tier, l lack) {
 	ctx := t.Context()
 	svc := connect(t, d)
 	run, err := svc.Create(ctx, options(tier))
@@ -79,7 +95,7 @@ func leaveFullDisk(t *testing.T, d *daemontest.Daemon, dir string, tier carrel.T
 		}
 	}
 	say(svc)
-	fill(t, dir)
+	l.take(t, dir)
 
 	// A pause finds no room. It says so in one line, and the sandbox runs on.
 	if _, err := svc.Pause(ctx, run.ID, carrel.PauseOptions{}); err == nil {
@@ -90,6 +106,11 @@ func leaveFullDisk(t *testing.T, d *daemontest.Daemon, dir string, tier carrel.T
 		checkFull(t, err)
 		say(svc)
 	}
+	// With some room, but too little: nothing is written.
+	if tier == carrel.GVisor && l.tight {
+		pauseTight(t, svc, dir, run.ID)
+		say(svc)
+	}
 	// A create is refused, and leaves nothing.
 	if _, err := svc.Create(ctx, options(tier)); err == nil {
 		t.Error("a create without room succeeded")
@@ -98,13 +119,13 @@ func leaveFullDisk(t *testing.T, d *daemontest.Daemon, dir string, tier carrel.T
 	}
 
 	d.Kill9()
-	fill(t, dir)
+	l.take(t, dir)
 	d.Restart()
 	svc = connect(t, d)
 	if tier != carrel.Sim {
 		say(svc)
 	}
-	fill(t, dir)
+	l.take(t, dir)
 	if err := svc.DeleteSnapshot(ctx, string(snap.ID)); err != nil {
 		t.Error(err)
 	}
@@ -121,7 +142,7 @@ func leaveFullDisk(t *testing.T, d *daemontest.Daemon, dir string, tier carrel.T
 	if err != nil || len(page.Sandboxes) != 0 {
 		t.Errorf("after killing all: %v, %v", page.Sandboxes, err)
 	}
-	free(t, dir)
+	l.give(t, dir)
 	testenv.EventuallyNil(t, "sandboxes are created again", func() error {
 		sb, err := svc.Create(ctx, options(tier))
 		if err != nil {
@@ -132,6 +153,62 @@ func leaveFullDisk(t *testing.T, d *daemontest.Daemon, dir string, tier carrel.T
 		}
 		return svc.Kill(ctx, sb.ID)
 	})
+}
+
+// pauseTight pauses a sandbox with much memory on a disk with little room. The pause is refused, and
+// takes no room from others even for a moment.
+func pauseTight(t *testing.T, svc carrel.Service, dir string, id carrel.ID) {
+	t.Helper()
+	ctx := t.Context()
+	c, err := svc.Computer(ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Files in /dev/shm are memory of the sandbox.
+	res, err := c.Run(ctx, carrel.Command{Shell: "head -c 48000000 /dev/urandom > /dev/shm/memory", User: "root"})
+	if err != nil || res.ExitCode != 0 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if err := os.Truncate(ballast(dir), size(t, ballast(dir))-12<<20); err != nil {
+		t.Fatal(err)
+	}
+	least, stop := left(t, dir), make(chan struct{})
+	watched := make(chan int64)
+	go func() {
+		low := least
+		for {
+			select {
+			case <-stop:
+				watched <- low
+				return
+			case <-time.After(time.Millisecond):
+				var fs syscall.Statfs_t
+				if syscall.Statfs(dir, &fs) == nil {
+					low = min(low, int64(fs.Bavail)*fs.Bsize)
+				}
+			}
+		}
+	}()
+	_, err = svc.Pause(ctx, id, carrel.PauseOptions{})
+	close(stop)
+	if low := <-watched; low < 4<<20 {
+		t.Errorf("the pause left %d bytes of %d for a moment", low, least)
+	}
+	if err == nil {
+		t.Fatal("a pause without room succeeded")
+	}
+	checkFull(t, err)
+	fill(t, dir)
+}
+
+// size returns the size of a file.
+func size(t *testing.T, name string) int64 {
+	t.Helper()
+	info, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
 }
 
 // checkFull checks an error that a full disk causes.
