@@ -239,6 +239,7 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 		Domain: c.Domain, DefaultTier: a.Tier, DefaultTemplate: c.DefaultTemplate,
 		Limits: c.Limits, MaxLimits: c.MaxLimits, DefaultTimeout: c.DefaultTimeout, MaxTimeout: c.MaxTimeout,
 		Traces:       a.opts.Traces,
+		OnUpgrade:    service.OnUpgrade(c.OnUpgrade),
 		MaxSandboxes: c.MaxSandboxes, MaxPaused: c.MaxPaused, KillOnClose: a.opts.KillOnClose, Logger: a.log,
 		Warm: warmOptions(c.Warm), LostReason: a.lost,
 		MaxStarting: c.MaxStarting, MaxQueued: c.MaxQueued, MaxWait: c.MaxWait, Room: a.room(),

@@ -81,6 +81,9 @@ type Config struct {
 	SnapshotCache int64
 	// MaxPaused bounds how many sandboxes may be paused at once; 0 is no bound.
 	MaxPaused int
+	// OnUpgrade says how the memory of a sandbox is saved that another build started: "keep",
+	// "files" or "refuse".
+	OnUpgrade string
 	// S3 is the access to a SnapshotStore of the form s3://….
 	S3 S3
 
@@ -114,6 +117,7 @@ func Default() Config {
 		MaxSandboxConnections: 1024,
 		SnapshotCache:         8 << 30,
 		MaxPaused:             10000,
+		OnUpgrade:             "keep",
 		Warm:                  Warm{Cap: defaultWarm},
 		Wire:                  defaultWire,
 		LogFormat:             "text",
