@@ -83,6 +83,8 @@ type Config struct {
 
 	// Warm is what is kept ready.
 	Warm Warm
+	// Registries has the settings for registries of images.
+	Registries Registries
 	// Wire has the settings for traffic out of sandboxes.
 	Wire Wire
 	// Ingress has the settings for traffic in.
@@ -112,6 +114,7 @@ func Default() Config {
 		SnapshotCache:         8 << 30,
 		MaxPaused:             10000,
 		Warm:                  Warm{Cap: defaultWarm},
+		Registries:            Registries{LayerCache: 4 << 30},
 		Wire:                  defaultWire,
 		LogFormat:             "text",
 		LogLevel:              "info",
