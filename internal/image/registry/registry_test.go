@@ -3,6 +3,7 @@ package registry_test
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"fmt"
@@ -38,6 +39,7 @@ import (
 // server is a registry in this process. change may alter its answers, if it is set.
 type server struct {
 	host     string
+	user     string // "" is "me"
 	password string // demanded, if set
 	refused  atomic.Int64
 	change   func(path string, body []byte) []byte
@@ -48,7 +50,7 @@ func serve(t *testing.T) *server {
 	s := &server{}
 	reg := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if user, pw, _ := r.BasicAuth(); s.password != "" && (user != "me" || pw != s.password) {
+		if user, pw, _ := r.BasicAuth(); s.password != "" && (user != cmp.Or(s.user, "me") || pw != s.password) {
 			s.refused.Add(1)
 			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
 			w.WriteHeader(http.StatusUnauthorized)
