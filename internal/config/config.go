@@ -89,6 +89,8 @@ type Config struct {
 
 	// Warm is what is kept ready.
 	Warm Warm
+	// Registries has the settings for registries of images.
+	Registries Registries
 	// Wire has the settings for traffic out of sandboxes.
 	Wire Wire
 	// Ingress has the settings for traffic in.
@@ -119,6 +121,7 @@ func Default() Config {
 		MaxPaused:             10000,
 		OnUpgrade:             "keep",
 		Warm:                  Warm{Cap: defaultWarm},
+		Registries:            Registries{LayerCache: 4 << 30},
 		Wire:                  defaultWire,
 		LogFormat:             "text",
 		LogLevel:              "info",

@@ -34,6 +34,7 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	f.StringVar(&c.LogLevel, "log-level", c.LogLevel, "debug, info, warn or error")
 	c.ingressFlags(f)
 	c.snapshotFlags(f)
+	c.registryFlags(f)
 	c.wireFlags(f)
 }
 
