@@ -312,13 +312,17 @@ func TestAdoptCopy(t *testing.T) {
 		}
 		second.Terminate()
 		second.RestartIn(later, "--adopt-copy")
-		must(t, "the owner's, under its old ID", wakes(ctx, connect(t, second), h.paused, h.paused))
+		again := connect(t, second)
+		must(t, "the owner's, under its old ID", wakes(ctx, again, h.paused, h.paused))
+		if _, err := again.Pause(ctx, h.paused, carrel.PauseOptions{}); err != nil {
+			t.Fatal(err)
+		}
 		second.Terminate()
 		second.RestartIn(later)
 		if strings.Contains(lastStart(second), "not the original") {
 			t.Error("an adopted copy is still taken for a copy")
 		}
-		must(t, "after another start", has(ctx, connect(t, second), h.paused, h.paused))
+		must(t, "after another start", wakes(ctx, connect(t, second), h.paused, h.paused))
 		must(t, "the original, at last", h.lives(ctx, svc))
 		must(t, "its paused sandbox", wakes(ctx, svc, h.paused, h.paused))
 	})
