@@ -20,8 +20,8 @@ const (
 
 // Hints for each of them.
 const (
-	HintDisk   = "free some space (or inodes, see df -i) on the host's disk, kill sandboxes, or delete snapshots"
-	HintFiles  = "raise the daemon's limit on open files (LimitNOFILE= in its unit, or ulimit -Hn), or close connections"
+	HintDisk  = "free some space (or inodes, see df -i) on the host's disk, kill sandboxes, or delete snapshots"
+	HintFiles = "raise the daemon's limit on open files (LimitNOFILE= in its unit, or ulimit -Hn), or close connections"
 )
 
 // Of returns what is missing and a hint, or "" if err means something else.
