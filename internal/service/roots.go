@@ -17,6 +17,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/atomicfile"
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/service/timeline"
+	"github.com/carrel-dev/carrel/internal/shortage"
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
@@ -180,7 +181,7 @@ func copyImage(from, to string, fi os.FileInfo) (err error) {
 // never resumed.
 func (r *roots) keepError(img image.Image, err error) error {
 	kind := carrel.KindOf(err)
-	if diskFull(err) {
+	if field, _ := shortage.Of(err); field != "" {
 		kind = carrel.Exhausted
 	}
 	return &carrel.Error{Op: "keep template", Kind: kind, Field: "template", Err: fmt.Errorf("the image of template %s can't be kept for its sandboxes: %w", img.ID, err),

@@ -238,9 +238,11 @@ func (b *base) build(ctx context.Context, dir string, meter *image.Meter) (image
 		}
 	}()
 	w := erofs.NewWriter(f)
-	made, err := hostbase.Build(ctx, w, b.opts, meter)
+	writing, stop := keepRoom(ctx, dir)
+	defer stop()
+	made, err := hostbase.Build(writing, w, b.opts, meter)
 	if err != nil {
-		return image.Image{}, err
+		return image.Image{}, roomError(writing, err)
 	}
 	meter.Stage(image.StageWrite, 0)
 	if _, err := w.Finish(made.Root, b.now()); err != nil {

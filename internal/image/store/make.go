@@ -19,7 +19,7 @@ import (
 
 // Import makes a template from an archive stream and replaces one of the same name.
 func (s *Store) Import(ctx context.Context, name string, r io.Reader, progress func(carrel.Progress)) (image.Image, error) {
-	return s.make(ctx, "import template", name, progress, func(imp archive.Importer) (*os.File, *archive.Result, string, error) {
+	return s.make(ctx, "import template", name, progress, func(ctx context.Context, imp archive.Importer) (*os.File, *archive.Result, string, error) {
 		f, res, err := imp.Stream(ctx, r)
 		return f, res, "", err
 	})
@@ -27,7 +27,7 @@ func (s *Store) Import(ctx context.Context, name string, r io.Reader, progress f
 
 // ImportDir makes a template from a directory of this machine.
 func (s *Store) ImportDir(ctx context.Context, name, dir string, progress func(carrel.Progress)) (image.Image, error) {
-	return s.make(ctx, "import template", name, progress, func(imp archive.Importer) (*os.File, *archive.Result, string, error) {
+	return s.make(ctx, "import template", name, progress, func(ctx context.Context, imp archive.Importer) (*os.File, *archive.Result, string, error) {
 		f, res, err := imp.Dir(ctx, dir)
 		return f, res, dir, err
 	})
@@ -35,7 +35,7 @@ func (s *Store) ImportDir(ctx context.Context, name, dir string, progress func(c
 
 // Pull makes a template from an image in a registry.
 func (s *Store) Pull(ctx context.Context, name string, opts carrel.PullOptions, progress func(carrel.Progress)) (image.Image, error) {
-	return s.make(ctx, "pull template", name, progress, func(imp archive.Importer) (*os.File, *archive.Result, string, error) {
+	return s.make(ctx, "pull template", name, progress, func(ctx context.Context, imp archive.Importer) (*os.File, *archive.Result, string, error) {
 		src, release, err := s.registries.Pull(ctx, opts, s.request(ctx, imp.Meter))
 		if err != nil {
 			return nil, nil, "", err
@@ -56,7 +56,7 @@ func (s *Store) request(ctx context.Context, meter *image.Meter) registry.Reques
 
 // make makes one template: its directory under a lock, the image, the manifest.
 func (s *Store) make(ctx context.Context, op, name string, progress func(carrel.Progress),
-	build func(archive.Importer) (f *os.File, res *archive.Result, source string, err error)) (_ image.Image, err error) {
+	build func(context.Context, archive.Importer) (f *os.File, res *archive.Result, source string, err error)) (_ image.Image, err error) {
 	name, err = checkName(op, name)
 	if err != nil {
 		return image.Image{}, err
@@ -76,12 +76,14 @@ func (s *Store) make(ctx context.Context, op, name string, progress func(carrel.
 			_ = os.RemoveAll(dir)
 		}
 	}()
-	f, res, source, err := build(archive.Importer{
+	writing, stop := keepRoom(ctx, dir)
+	defer stop()
+	f, res, source, err := build(writing, archive.Importer{
 		NewFile: func() (*os.File, error) { return os.CreateTemp(dir, "part-*") },
 		Limits:  s.limits,
 		Meter:   image.NewMeter(progress),
 	})
-	if err != nil {
+	if err = roomError(writing, err); err != nil {
 		return image.Image{}, archive.Classify(op, err)
 	}
 	size, err := keepFile(f, filepath.Join(dir, imageFile))
