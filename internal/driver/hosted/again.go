@@ -126,6 +126,10 @@ func (l *Life) Adopt(ctx context.Context, r *Record, reopen func(context.Context
 		CloseAll(pidfd)
 		return nil, &carrel.Error{Op: OpRecover, Kind: carrel.Unavailable, ID: r.ID, Err: err}
 	}
+	if pidfd != nil {
+		err = Lost("its kernel still ran, but its network link was lost, and a sandbox is never left without its network: "+
+			"whatever held the link (the daemon, the keepers) was killed at once: %w", err)
+	}
 	l.discard(ctx, params(pidfd))
 	return nil, &carrel.Error{Op: OpRecover, Kind: carrel.NotFound, ID: r.ID, Err: err}
 }
