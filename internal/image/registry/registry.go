@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/image"
@@ -203,9 +204,9 @@ func (c *Client) origins(ctx context.Context, ref name.Reference, opts carrel.Pu
 			return nil, err
 		}
 		// The caller's credentials are for the registry, not for its mirror.
-		all = append(all, c.remote(ctx, place, "pull", func() (authn.Authenticator, error) { return c.cfg.Keychain.Resolve(place.Registry) }))
+		all = append(all, c.remote(ctx, place, []string{place.Scope(transport.PullScope)}, func() (authn.Authenticator, error) { return c.cfg.Keychain.Resolve(place.Registry) }))
 	}
-	return append(all, c.remote(ctx, repo, "pull", func() (authn.Authenticator, error) {
+	return append(all, c.remote(ctx, repo, []string{repo.Scope(transport.PullScope)}, func() (authn.Authenticator, error) {
 		return c.authenticator(ctx, opPull, repo.Registry, opts.Credentials, c.keys(req))
 	})), nil
 }

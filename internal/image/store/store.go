@@ -60,8 +60,9 @@ type Store struct {
 	registries *registry.Client
 	lock       *os.File // DIR/.lock
 
-	mu   sync.Mutex
-	byID map[string]*entry
+	mu     sync.Mutex
+	byID   map[string]*entry
+	packed map[string]packed // templates as layers, by ID
 }
 
 var _ image.Store = (*Store)(nil)
@@ -116,7 +117,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, archive.Classify(op, err)
 	}
-	s := &Store{opts: opts, lock: lock, registries: registries, byID: map[string]*entry{}, base: newBase(opts),
+	s := &Store{opts: opts, lock: lock, registries: registries, byID: map[string]*entry{}, packed: map[string]packed{}, base: newBase(opts),
 		limits: archive.Limits{MaxBytes: opts.MaxBytes, MaxEntries: opts.MaxEntries}}
 	if err := s.load(ctx); err != nil {
 		_ = lock.Close()
@@ -321,6 +322,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 			if o == t || !t.old && o.own() == t.own() {
 				gone = append(gone, other)
 				delete(s.byID, other)
+				delete(s.packed, other)
 			}
 		}
 	}
