@@ -109,6 +109,7 @@ func (a *Assembly) openReal(ctx context.Context) (drivers []driver.Driver) {
 		a.lack("ns", carrel.NS, err)
 		return nil
 	}
+	a.guestCheck = &guestCheck{path: a.guest}
 	gopts := gvisor.Options{Options: a.hosted("gvisor"), Blanks: a.cfg.BlankSentries}
 	if gopts.Executable, err = a.opts.Lasting.Sentry(filepath.Join(a.cfg.CacheDir, "sentry")); err != nil {
 		a.log.Info("sandboxes' kernels run this whole binary, which takes them longer to start", "err", err)
