@@ -90,6 +90,10 @@ func (s *Store) make(ctx context.Context, op, name string, progress func(carrel.
 	if err != nil {
 		return image.Image{}, archive.Classify(op, err)
 	}
+	sums, err := writeSums(ctx, dir)
+	if err != nil {
+		return image.Image{}, archive.Classify(op, err)
+	}
 	t := carrel.Template{ID: id, Name: name, Project: carrel.CallerOf(ctx).Project, Created: s.opts.Now().UTC(), Size: size, Source: res.Format, Digest: res.Digest,
 		Env: res.Env, User: res.User, WorkDir: res.WorkDir, Start: res.Start, Labels: res.Labels}
 	if source != "" {
@@ -98,7 +102,7 @@ func (s *Store) make(ctx context.Context, op, name string, progress func(carrel.
 	if err := ctx.Err(); err != nil {
 		return image.Image{}, archive.Classify(op, err)
 	}
-	img, err := s.commit(dir, t)
+	img, err := s.commit(dir, t, sums)
 	return img, archive.Classify(op, err)
 }
 
@@ -175,18 +179,26 @@ func diskSize(f *os.File) (int64, error) {
 	return info.Size(), nil
 }
 
+// encodeManifest returns the text of template.json.
+func encodeManifest(t carrel.Template, sums string) ([]byte, error) {
+	return json.MarshalIndent(struct {
+		carrel.Template
+		Sums string `json:"sums,omitempty"`
+	}{t, sums}, "", "  ")
+}
+
 // commit writes the manifest and moves the name to the template. From then on the template exists.
-func (s *Store) commit(dir string, t carrel.Template) (image.Image, error) {
+func (s *Store) commit(dir string, t carrel.Template, sums string) (image.Image, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := &entry{Image: image.Image{Template: t, Path: filepath.Join(dir, imageFile)}}
+	e := &entry{Sums: sums, Image: image.Image{Template: t, Path: filepath.Join(dir, imageFile)}}
 	for _, other := range s.byID {
 		// The newest template of a name counts, so be newer even if the clock went back.
 		if other.own() == e.own() && !other.Created.Before(e.Created) {
 			e.Created = other.Created.Add(1)
 		}
 	}
-	raw, err := json.MarshalIndent(e.Template, "", "  ")
+	raw, err := encodeManifest(e.Template, sums)
 	if err != nil {
 		return image.Image{}, err
 	}
