@@ -60,16 +60,11 @@ type Store struct {
 	registries *registry.Client
 	lock       *os.File // DIR/.lock
 
-<<<<<<< HEAD
+	checks checks
+
 	mu     sync.Mutex
 	byID   map[string]*entry
 	packed map[string]packed // templates as layers, by ID
-=======
-	checks checks
-
-	mu   sync.Mutex
-	byID map[string]*entry
->>>>>>> disk
 }
 
 var _ image.Store = (*Store)(nil)
