@@ -48,9 +48,9 @@ func (h *heap) Read(p []byte) (int, error) {
 // grown is how much the heap grew, in MB. Garbage that is not yet collected counts.
 func (h *heap) grown() int64 { return (int64(h.top) - int64(h.start)) >> 20 }
 
-// hostileStream imports a stream with the limits of a daemon. It returns the error and the growth
-// of the heap, and checks that no file stays.
-func hostileStream(t *testing.T, limits archive.Limits, r io.Reader) (error, int64) {
+// hostileStream imports a stream. It returns the growth of the heap and the error, and checks that
+// no file stays.
+func hostileStream(t *testing.T, limits archive.Limits, r io.Reader) (int64, error) {
 	t.Helper()
 	dir := t.TempDir()
 	h := &heap{r: r}
@@ -63,7 +63,7 @@ func hostileStream(t *testing.T, limits archive.Limits, r io.Reader) (error, int
 	} else if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) > 0 {
 		t.Errorf("left %v", left)
 	}
-	return err, h.grown()
+	return h.grown(), err
 }
 
 // header is one tar header, made by hand.
@@ -118,7 +118,7 @@ func (h *headers) Read(p []byte) (int, error) {
 func TestManyEntries(t *testing.T) {
 	limits := archive.Limits{MaxEntries: 300_000} // the daemon's is 2,000,000: it takes half a minute
 	src := newHeaders()
-	err, grown := hostileStream(t, limits, src)
+	grown, err := hostileStream(t, limits, src)
 	limit := limits.MaxEntries
 	refused(t, err, carrel.Exhausted, "MaxEntries", fmt.Sprintf("entry \"d/%08d\"", limit-1))
 	t.Logf("%d entries: the heap grew by %d MB, %d bytes an entry", limit, grown, grown<<20/limit)
@@ -131,7 +131,7 @@ func TestManyEntries(t *testing.T) {
 func TestSparseGiants(t *testing.T) {
 	const size = 1 << 40
 	for name, raw := range map[string][]byte{"plain": header("giant", '0', size), "pax": paxSparse(size), "old gnu": gnuSparse(size)} {
-		err, grown := hostileStream(t, archive.Limits{}, bytes.NewReader(raw))
+		grown, err := hostileStream(t, archive.Limits{}, bytes.NewReader(raw))
 		refused(t, err, carrel.Exhausted, "MaxBytes", `entry "giant"`)
 		if grown > 32 {
 			t.Errorf("%s: the heap grew by %d MB", name, grown)
@@ -218,7 +218,7 @@ func TestBombs(t *testing.T) {
 		"endless attributes":      {bomb(paxFlood(256<<20), gz), "damaged"},
 		"endless global comments": {bomb(globals(t, unpacked), gz), "MaxBytes"},
 	} {
-		err, grown := hostileStream(t, limits, bytes.NewReader(c.raw))
+		grown, err := hostileStream(t, limits, bytes.NewReader(c.raw))
 		if k := carrel.KindOf(err); k != carrel.Exhausted && k != carrel.Invalid || !strings.Contains(fmt.Sprint(err), c.says) {
 			t.Errorf("%s: %v of kind %q, want one that says %q", name, err, k, c.says)
 		}
