@@ -17,6 +17,8 @@ type Extras interface {
 	Tracer
 	SSHAccess
 	Checks
+	Builder
+	Registries
 }
 
 // NoExtras has none of [Extras]. An implementation of [Service] embeds it, or one of the types that
@@ -29,6 +31,8 @@ type NoExtras struct {
 	NoTracer
 	NoSSHAccess
 	NoChecks
+	NoBuilder
+	NoRegistries
 }
 
 var _ Extras = NoExtras{}

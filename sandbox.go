@@ -226,6 +226,7 @@ type Template struct {
 	Env     map[string]string `json:"env,omitempty"`
 	User    string            `json:"user,omitempty"`    // default user; "" is "user"
 	WorkDir string            `json:"workDir,omitempty"` // default working directory; "" is the user's home
+	Labels  map[string]string `json:"labels,omitempty"`  // of the image that it was made from
 	Start   []string          `json:"start,omitempty"`   // the image's entrypoint and command, or their replacement
 	// Ready is a shell command that succeeds once the program of Start is ready. With it, the
 	// service starts the template once, takes a snapshot, and begins each sandbox from there.
@@ -237,6 +238,20 @@ type Template struct {
 	Project string `json:"project,omitempty"`
 	// Public lets every project make sandboxes from it.
 	Public bool `json:"public,omitempty"`
+	// Of is the lasting ID of a template that was built. Each build of it is an image with an ID of
+	// its own; all have the same Of.
+	Of    string `json:"of,omitempty"`
+	Build string `json:"build,omitempty"` // the build that made it
+	Tag   string `json:"tag,omitempty"`   // "" is the default one
+	Key   string `json:"key,omitempty"`   // equal builds have equal keys
+}
+
+// LastingID returns the ID by which callers know the template.
+func (t Template) LastingID() string {
+	if t.Of != "" {
+		return t.Of
+	}
+	return t.ID
 }
 
 // TemplateUpdate changes how a template starts and who may use it. A nil field changes nothing.

@@ -16,6 +16,7 @@ type Core interface {
 	carrel.Programs
 	carrel.Pools
 	carrel.Checks
+	carrel.Registries
 	// Project returns the project of a sandbox that lives or ended lately. It wakes nothing.
 	Project(id carrel.ID) (project string, known bool)
 	// PastProject is Project, also for a sandbox that ended longer ago, as long as that is known.
@@ -49,6 +50,8 @@ type Options struct {
 	Traces func(id carrel.ID) []carrel.Trace
 	// SSHKeys are the keys of all projects.
 	SSHKeys Keys
+	// Builds makes templates step by step.
+	Builds Builds
 	// HostServices says who may open services of this machine to sandboxes.
 	HostServices HostServices
 	// Nobody is the caller for a context without one. The zero Caller may do nothing.
@@ -68,6 +71,9 @@ func New(opts Options) *Service {
 	}
 	if opts.Audits == nil {
 		opts.Audits = carrel.NoAudits{}
+	}
+	if opts.Builds == nil {
+		opts.Builds = noBuilds{}
 	}
 	return &Service{opts}
 }

@@ -82,6 +82,27 @@ var templateOperations = map[string]openapi.Operation{
 		Media: openapi.Lines, Answers: answers(200, jobLine{})},
 	"POST" + ours + "/templates/pull": {Tag: tagTemplates, Summary: "Make a template from an image in a registry.",
 		Body: strict(pullIn{}, "name", "image"), Media: openapi.Lines, Answers: answers(200, jobLine{})},
+	"POST" + ours + "/templates/{name}/push": {Tag: tagTemplates, Summary: "Send a template to a registry, as an OCI image.",
+		Body: strict(carrel.PushOptions{}, "image"), Media: openapi.Lines, Answers: answers(200, jobLine{})},
+}
+
+// buildOperations describes our routes about builds.
+var buildOperations = map[string]openapi.Operation{
+	"POST" + ours + "/builds": {Tag: tagTemplates, Body: loose(carrel.BuildSpec{}), Answers: answers(202, carrel.Build{}),
+		Summary: "Begin to build a template. With files, the request is a form: options, in JSON, and context, a tar stream."},
+	"GET" + ours + "/builds": {Tag: tagTemplates, Summary: "List the builds of the project, newest first.",
+		Query:   []openapi.Parameter{openapi.String("template"), openapi.String("state"), openapi.Integer("limit")},
+		Answers: answers(200, []carrel.Build{})},
+	"GET" + ours + "/builds/{id}":         {Tag: tagTemplates, Summary: "Tell about one build.", Answers: answers(200, carrel.Build{})},
+	"POST" + ours + "/builds/{id}/cancel": {Tag: tagTemplates, Summary: "End a build.", Answers: answers(200, carrel.Build{})},
+	"GET" + ours + "/builds/{id}/logs": {Tag: tagTemplates, Summary: "Read a build's log, one line a line.",
+		Query: []openapi.Parameter{openapi.Integer("offset"), openapi.Integer("limit"), openapi.String("level"), openapi.Boolean("follow")},
+		Media: openapi.Lines, Answers: answers(200, buildLogLine{})},
+	"POST" + ours + "/templates/tags": {Tag: tagTemplates, Summary: "Make tags of a template point to the build that the target has now.",
+		Body: strict(tagIn{}, "target", "tags"), Answers: answers(201, carrel.TemplateTag{})},
+	"DELETE" + ours + "/templates/tags": {Tag: tagTemplates, Summary: "Remove tags of a template.",
+		Body: strict(untagIn{}, "name", "tags"), Answers: nothing()},
+	"GET" + ours + "/templates/{name}/tags": {Tag: tagTemplates, Summary: "List the tags of a template.", Answers: answers(200, []carrel.TemplateTag{})},
 }
 
 // secretOperations describes our routes about secrets.

@@ -92,9 +92,15 @@
 //	GET    /carrel/v1/sandboxes/{id}/audit                       the same of one sandbox, also when it is gone
 //	GET    /carrel/v1/templates  GET, DELETE /carrel/v1/templates/{name}    PATCH body: {start, ready, public}
 //	POST   /carrel/v1/templates/import?name                      body: the archive; progress lines, then the result
-//	POST   /carrel/v1/templates/pull                             body: {name, image}; likewise
+//	POST   /carrel/v1/builds                                     body: carrel.BuildSpec, or a form of options and context → 202 carrel.Build
+//	GET    /carrel/v1/builds?template&state&limit                newest first; GET …/builds/{id}, POST …/builds/{id}/cancel
+//	GET    /carrel/v1/builds/{id}/logs?offset&limit&level&follow   one {log, next} a line, {end} at last
+//	POST   /carrel/v1/templates/tags                             body: {target, tags}; DELETE body: {name, tags}; GET …/templates/{name}/tags
+//	POST   /carrel/v1/templates/pull                             body: {name} and carrel.PullOptions; likewise
+//	POST   /carrel/v1/templates/{name}/push                      body: carrel.PushOptions; likewise
 //
-// Each line of a job's answer is {"progress": …}. The last one is {"template": …} or {"error": …}.
+// Each line of a job's answer is {"progress": …}. The last one is {"template": …}, {"pushed": …} or
+// {"error": …}.
 //
 // # Bounds
 //

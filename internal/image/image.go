@@ -35,11 +35,12 @@ type Image struct {
 type Store interface {
 	// List returns all templates, by name.
 	List(ctx context.Context) ([]Image, error)
-	// ByID describes the template with an ID. As long as this store is open, it also finds a
-	// template whose name another one has taken. It makes none.
+	// ByID describes the template with an ID, or with a lasting one. As long as this store is open,
+	// it also finds a template whose name another one has taken. It makes none.
 	ByID(id string) (t carrel.Template, ok bool)
 	// Named describes the template with a name in a project. A built-in template has its name in
-	// every project. Named makes none.
+	// every project. A template's tag follows its name, or its lasting ID, after a colon. Named
+	// makes none.
 	Named(project, name string) (t carrel.Template, ok bool)
 	// Get returns the template with an ID, ready to boot. It makes a built-in template on first
 	// use. Error: NotFound.
@@ -50,7 +51,26 @@ type Store interface {
 	// ImportDir makes a template from a directory of this machine.
 	ImportDir(ctx context.Context, name, dir string, progress func(carrel.Progress)) (Image, error)
 	// Pull makes a template from an image in a registry.
-	Pull(ctx context.Context, name, ref string, progress func(carrel.Progress)) (Image, error)
+	Pull(ctx context.Context, name string, opts carrel.PullOptions, progress func(carrel.Progress)) (Image, error)
+	// Push sends the template with an ID to a registry. Errors: as carrel.Registries.
+	Push(ctx context.Context, id string, opts carrel.PushOptions, progress func(carrel.Progress)) (carrel.Pushed, error)
+	// Compose makes a template of the image at a path and changes to it: a tar stream in the form
+	// of package driver's SnapshotFiles, or nil. Files whose names are in skip, and below, stay as
+	// they are in base. t holds everything about the template but ID, Created and Size. The new
+	// template takes the name, in its project and with its tag.
+	Compose(ctx context.Context, t carrel.Template, base string, changes io.Reader, skip []string) (Image, error)
+	// Link makes a template that has the image of another one.
+	Link(ctx context.Context, id string, t carrel.Template) (Image, error)
+	// CheckName checks a name for a new template. Errors: Invalid, Forbidden.
+	CheckName(name string) error
+	// Keyed finds the newest image of a project with a Key.
+	Keyed(project, key string) (Image, bool)
+	// SetBuild notes that an image is also the result of a later build.
+	SetBuild(ctx context.Context, id, build string) (Image, error)
+	// Tagged returns the images that the tags of a template point to, by its lasting ID.
+	Tagged(of string) []Image
+	// Untag removes a tag of a template. Error: NotFound.
+	Untag(ctx context.Context, of, tag string) error
 	// Files opens an image for reading single files. path is its EROFS file or a link to it.
 	// Errors: NotFound, Invalid (no such image).
 	Files(ctx context.Context, path string) (Files, error)

@@ -34,9 +34,9 @@ func (s *Store) ImportDir(ctx context.Context, name, dir string, progress func(c
 }
 
 // Pull makes a template from an image in a registry.
-func (s *Store) Pull(ctx context.Context, name, ref string, progress func(carrel.Progress)) (image.Image, error) {
+func (s *Store) Pull(ctx context.Context, name string, opts carrel.PullOptions, progress func(carrel.Progress)) (image.Image, error) {
 	return s.make(ctx, "pull template", name, progress, func(imp archive.Importer) (*os.File, *archive.Result, string, error) {
-		src, release, err := registry.Pull(ctx, ref, registry.Options{
+		src, release, err := registry.Pull(ctx, opts.Image, registry.Options{
 			Keychain: s.opts.Keychain, Transport: s.opts.Transport, NewFile: imp.NewFile, MaxBytes: s.limits.MaxBytes, Meter: imp.Meter,
 		})
 		if err != nil {
@@ -44,7 +44,7 @@ func (s *Store) Pull(ctx context.Context, name, ref string, progress func(carrel
 		}
 		defer release()
 		f, res, err := imp.Image(ctx, src, "registry")
-		return f, res, ref, err
+		return f, res, opts.Image, err
 	})
 }
 

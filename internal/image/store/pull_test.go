@@ -42,7 +42,7 @@ func TestPull(t *testing.T) {
 	}
 	s := open(t, store.Options{Keychain: authn.NewMultiKeychain()})
 	stages := map[string]bool{}
-	got, err := s.Pull(context.Background(), "app", ref, func(p carrel.Progress) { stages[p.Stage] = true })
+	got, err := s.Pull(context.Background(), "app", carrel.PullOptions{Image: ref}, func(p carrel.Progress) { stages[p.Stage] = true })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +58,6 @@ func TestPull(t *testing.T) {
 			t.Errorf("no progress of stage %q", stage)
 		}
 	}
-	_, err = s.Pull(context.Background(), "app2", ref+"0", nil)
+	_, err = s.Pull(context.Background(), "app2", carrel.PullOptions{Image: ref + "0"}, nil)
 	wantKind(t, err, carrel.NotFound, "image")
 }

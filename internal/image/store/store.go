@@ -72,10 +72,10 @@ type entry struct {
 	old bool // another has taken its name
 }
 
-// ownName is a name within a project.
-type ownName struct{ project, name string }
+// ownName is a name within a project, with its tag; "" is the default one.
+type ownName struct{ project, name, tag string }
 
-func (e *entry) own() ownName { return ownName{e.Project, e.Name} }
+func (e *entry) own() ownName { return ownName{e.Project, e.Name, e.Tag} }
 
 const (
 	imageFile    = "image.erofs"
@@ -229,7 +229,7 @@ func (s *Store) List(ctx context.Context) ([]image.Image, error) {
 	all := []image.Image{s.base.listed(), simTemplate()}
 	s.mu.Lock()
 	for _, t := range s.byID {
-		if !t.old {
+		if !t.old && t.Tag == "" && !strings.HasPrefix(t.Name, hiddenMark) {
 			all = append(all, t.Image)
 		}
 	}
@@ -248,10 +248,24 @@ func (s *Store) ByID(id string) (carrel.Template, bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.byID[id]; t != nil {
+	if t := s.find(id, ""); t != nil {
 		return t.Template, true
 	}
 	return carrel.Template{}, false
+}
+
+// find finds an image by its own ID, or by the lasting ID of its template and a tag. The caller
+// holds mu.
+func (s *Store) find(id, tag string) *entry {
+	if t := s.byID[id]; t != nil && tag == "" {
+		return t
+	}
+	for _, t := range s.byID {
+		if !t.old && id != "" && t.Of == id && t.Tag == tag {
+			return t
+		}
+	}
+	return nil
 }
 
 // Named implements image.Store.
@@ -262,12 +276,16 @@ func (s *Store) Named(project, name string) (carrel.Template, bool) {
 	case Sim:
 		return simTemplate().Template, true
 	}
+	plain, tag, _ := strings.Cut(name, ":")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.byID {
-		if !t.old && t.own() == (ownName{project, name}) {
+		if !t.old && t.own() == (ownName{project, plain, tag}) {
 			return t.Template, true
 		}
+	}
+	if t := s.find(plain, tag); t != nil && tag != "" && t.Project == project {
+		return t.Template, true
 	}
 	return carrel.Template{}, false
 }
@@ -282,7 +300,7 @@ func (s *Store) Get(ctx context.Context, id string) (image.Image, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.byID[id]; t != nil {
+	if t := s.find(id, ""); t != nil {
 		return t.Image, nil
 	}
 	return image.Image{}, notFound("get template", id)
@@ -309,9 +327,9 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 	}
 	s.mu.Lock()
 	var gone []string
-	if t := s.byID[id]; t != nil {
+	if t := s.find(id, ""); t != nil {
 		for other, o := range s.byID {
-			if o == t || !t.old && o.own() == t.own() {
+			if o == t || !t.old && o.own() == t.own() || !t.old && t.Tag == "" && t.Of != "" && o.Of == t.Of {
 				gone = append(gone, other)
 				delete(s.byID, other)
 			}

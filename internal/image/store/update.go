@@ -33,7 +33,7 @@ func (s *Store) Update(ctx context.Context, id string, u carrel.TemplateUpdate) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.byID[id]
+	e := s.find(id, "")
 	if e == nil {
 		return image.Image{}, notFound(op, id)
 	}
