@@ -135,8 +135,19 @@ func ParseIgnore(r io.Reader) ([]string, error) {
 	case len(patterns) > maxPatterns:
 		return nil, fmt.Errorf("it has %d patterns, and at most %d are read", len(patterns), maxPatterns)
 	}
-	if _, err := patternmatcher.New(patterns); err != nil {
-		return nil, err
+	for _, p := range patterns {
+		// A pattern is looked at when it is first used, so each is used here.
+		// After one that matches everything, an exception is looked at too.
+		alone, err := patternmatcher.New([]string{"*", p})
+		if !strings.HasPrefix(p, "!") {
+			alone, err = patternmatcher.New([]string{p})
+		}
+		if err == nil {
+			_, err = alone.MatchesOrParentMatches("x")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", p, err)
+		}
 	}
 	return patterns, nil
 }
