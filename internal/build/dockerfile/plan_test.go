@@ -366,3 +366,29 @@ func TestWarnings(t *testing.T) {
 		t.Errorf("a proxy needs no ARG:\n%s", text)
 	}
 }
+
+// TestUsesContext shows which files need a context.
+func TestUsesContext(t *testing.T) {
+	for text, want := range map[string]bool{
+		"RUN x":                               false,
+		"RUN --mount=type=cache,target=/x y":  false,
+		"RUN --mount=type=secret,id=x y":      false,
+		"RUN --mount=target=/x y":             true,
+		"RUN --mount=target=/x,from=other y":  false,
+		"RUN --mount=type=$T,target=/x y":     true,
+		"COPY a b":                            true,
+		"COPY --from=other a b":               false,
+		"COPY <<E b\nx\nE":                    false,
+		"ADD https://example.com/a b":         true,
+		"ONBUILD COPY a b":                    true,
+		"FROM other\nRUN x\nFROM x\nCOPY a b": true,
+	} {
+		f, err := dockerfile.Parse("FROM debian\n" + text + "\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.UsesContext(); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
