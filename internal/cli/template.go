@@ -18,7 +18,7 @@ type templateCommands struct{ *app }
 func (a templateCommands) templateCommand() *cobra.Command {
 	c := &cobra.Command{Use: "template", Short: "Keep templates, the filesystems sandboxes start from", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.AddCommand(a.templateListCommand(), a.templateImportCommand(), a.templatePullCommand(),
+	c.AddCommand(a.templateListCommand(), a.templateBuildCommand(), a.templateImportCommand(), a.templatePullCommand(),
 		a.templateInspectCommand(), a.templateStartCommand(), a.templateRemoveCommand())
 	return c
 }
