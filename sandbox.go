@@ -244,6 +244,9 @@ type Template struct {
 	Build string `json:"build,omitempty"` // the build that made it
 	Tag   string `json:"tag,omitempty"`   // "" is the default one
 	Key   string `json:"key,omitempty"`   // equal builds have equal keys
+	// Limits are those of the template's sandboxes, unless a request names others. Zero fields are
+	// the service's defaults.
+	Limits Limits `json:"limits,omitzero"`
 }
 
 // LastingID returns the ID by which callers know the template.

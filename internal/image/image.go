@@ -23,6 +23,10 @@ const Base = "base"
 // the place of Base where there are no real processes.
 const Sim = "sim"
 
+// HiddenMark begins the name of an image that List does not show, such as a base of builds. No
+// caller can write such a name: package service refuses it.
+const HiddenMark = "~"
+
 // Image is a template that can be booted.
 type Image struct {
 	carrel.Template
@@ -62,7 +66,7 @@ type Store interface {
 	// Link makes a template that has the image of another one.
 	Link(ctx context.Context, id string, t carrel.Template) (Image, error)
 	// CheckName checks a name for a new template. Errors: Invalid, Forbidden.
-	CheckName(name string) error
+	CheckName(op, name string) error
 	// Keyed finds the newest image of a project with a Key.
 	Keyed(project, key string) (Image, bool)
 	// SetBuild notes that an image is also the result of a later build.
@@ -71,6 +75,9 @@ type Store interface {
 	Tagged(of string) []Image
 	// Untag removes a tag of a template. Error: NotFound.
 	Untag(ctx context.Context, of, tag string) error
+	// PullBase returns the image in a registry as a base for builds of the caller's project. It
+	// asks the registry each time, and pulls only an image that the project does not have.
+	PullBase(ctx context.Context, opts carrel.PullOptions, progress func(carrel.Progress)) (Image, error)
 	// Files opens an image for reading single files. path is its EROFS file or a link to it.
 	// Errors: NotFound, Invalid (no such image).
 	Files(ctx context.Context, path string) (Files, error)

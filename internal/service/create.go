@@ -39,6 +39,7 @@ type plan struct {
 	told   bool                 // the warm sandbox's guest knows everything already
 	golden string               // the key of the golden snapshot in rec.Born; "" for none
 	unripe bool                 // that start is being made
+	cold   bool                 // it is not like other sandboxes of its template: adopts none
 	owner  string               // the project of its template; "" for a built-in one and for a snapshot
 }
 

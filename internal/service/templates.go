@@ -45,6 +45,9 @@ func (t *templates) GetTemplate(ctx context.Context, nameOrID string) (carrel.Te
 
 // ImportTemplate implements carrel.Templates.
 func (t *templates) ImportTemplate(ctx context.Context, name string, archive io.Reader, progress func(carrel.Progress)) (carrel.Template, error) {
+	if err := t.opts.Images.CheckName("import template", name); err != nil {
+		return carrel.Template{}, err
+	}
 	pass, err := t.gates.enterBuild(ctx, "import template")
 	if err != nil {
 		return carrel.Template{}, err
@@ -57,6 +60,9 @@ func (t *templates) ImportTemplate(ctx context.Context, name string, archive io.
 
 // PullImage implements carrel.Registries.
 func (t *templates) PullImage(ctx context.Context, name string, opts carrel.PullOptions, progress func(carrel.Progress)) (carrel.Template, error) {
+	if err := t.opts.Images.CheckName("pull template", name); err != nil {
+		return carrel.Template{}, err
+	}
 	pass, err := t.gates.enterBuild(ctx, "pull template")
 	if err != nil {
 		return carrel.Template{}, err

@@ -50,6 +50,7 @@ func (cr *creator) plan(ctx context.Context, opts carrel.CreateOptions) (*plan, 
 	if err != nil {
 		return nil, err
 	}
+	opts.Limits = fill(opts.Limits, img.Limits)
 	ttl := cr.rules.lifetime(opts)
 	if err := canPause(drv, opts.Lifecycle); err != nil {
 		return nil, err

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,16 +11,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/atomicfile"
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/image/archive"
+	"github.com/carrel-dev/carrel/internal/image/registry"
 )
-
-// hiddenMark begins the name of an image that List does not show: a base of builds. No caller can
-// write such a name.
-const hiddenMark = "~"
 
 // Compose implements image.Store.
 func (s *Store) Compose(ctx context.Context, t carrel.Template, base string, changes io.Reader, skip []string) (image.Image, error) {
@@ -52,7 +52,7 @@ const opCompose = "make template"
 
 // put makes a template whose image write puts into the template's directory.
 func (s *Store) put(ctx context.Context, t carrel.Template, write func(dir string) (size int64, err error)) (_ image.Image, err error) {
-	if !strings.HasPrefix(t.Name, hiddenMark) {
+	if !strings.HasPrefix(t.Name, image.HiddenMark) {
 		if t.Name, err = checkName(opCompose, t.Name); err != nil {
 			return image.Image{}, err
 		}
@@ -84,8 +84,8 @@ func (s *Store) put(ctx context.Context, t carrel.Template, write func(dir strin
 }
 
 // CheckName implements image.Store.
-func (s *Store) CheckName(name string) error {
-	_, err := checkName(opCompose, name)
+func (s *Store) CheckName(op, name string) error {
+	_, err := checkName(op, name)
 	return err
 }
 
@@ -107,23 +107,7 @@ func (s *Store) Keyed(project, key string) (image.Image, bool) {
 
 // SetBuild implements image.Store.
 func (s *Store) SetBuild(_ context.Context, id, build string) (image.Image, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.byID[id]
-	if e == nil {
-		return image.Image{}, notFound(opCompose, id)
-	}
-	t := e.Template
-	t.Build = build
-	raw, err := json.MarshalIndent(t, "", "  ")
-	if err == nil {
-		err = atomicfile.Write(filepath.Join(s.opts.Dir, t.ID, manifestFile), append(raw, '\n'), 0o644)
-	}
-	if err != nil {
-		return image.Image{}, archive.Classify(opCompose, err)
-	}
-	e.Template = t
-	return e.Image, nil
+	return s.rewrite(id, func(t *carrel.Template) { t.Build = build })
 }
 
 // Tagged implements image.Store.
@@ -160,3 +144,90 @@ func (s *Store) Untag(_ context.Context, of, tag string) error {
 	return archive.Classify("remove tag", errors.Join(append(errs, atomicfile.SyncDir(s.opts.Dir))...))
 }
 
+// PullBase implements image.Store.
+func (s *Store) PullBase(ctx context.Context, opts carrel.PullOptions, progress func(carrel.Progress)) (image.Image, error) {
+	digest, err := s.remoteDigest(ctx, opts)
+	if err != nil {
+		return image.Image{}, err
+	}
+	project, key := carrel.CallerOf(ctx).Project, baseKey+digest
+	s.bases.Lock(project + " " + key)
+	defer s.bases.Unlock(project + " " + key)
+	if img, ok := s.Keyed(project, key); ok {
+		return img, nil
+	}
+	sum := sha256.Sum256([]byte(digest))
+	img, err := s.Pull(ctx, image.HiddenMark+hex.EncodeToString(sum[:12]), opts, progress)
+	if err != nil {
+		return image.Image{}, err
+	}
+	return s.rewrite(img.ID, func(t *carrel.Template) { t.Key = key })
+}
+
+// baseKey begins the keys of bases.
+const baseKey = "base:"
+
+// remoteDigest asks a registry for the digest of an image for this machine.
+func (s *Store) remoteDigest(ctx context.Context, opts carrel.PullOptions) (string, error) {
+	return registry.Digest(ctx, opts.Image, registry.Options{Keychain: s.opts.Keychain, Transport: s.opts.Transport})
+}
+
+// rewrite changes the manifest of an image.
+func (s *Store) rewrite(id string, change func(*carrel.Template)) (image.Image, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.byID[id]
+	if e == nil {
+		return image.Image{}, notFound(opCompose, id)
+	}
+	t := e.Template
+	change(&t)
+	raw, err := json.MarshalIndent(t, "", "  ")
+	if err == nil {
+		err = atomicfile.Write(filepath.Join(s.opts.Dir, t.ID, manifestFile), append(raw, '\n'), 0o644)
+	}
+	if err != nil {
+		return image.Image{}, archive.Classify(opCompose, err)
+	}
+	e.Template = t
+	return e.Image, nil
+}
+
+// keyLocks are locks by name.
+type keyLocks struct {
+	mu    sync.Mutex
+	locks map[string]*keyLock
+}
+
+// keyLock is one lock, and how many want it.
+type keyLock struct {
+	sync.Mutex
+	users int
+}
+
+// Lock takes the lock of a name.
+func (k *keyLocks) Lock(name string) {
+	k.mu.Lock()
+	if k.locks == nil {
+		k.locks = map[string]*keyLock{}
+	}
+	l := k.locks[name]
+	if l == nil {
+		l = &keyLock{}
+		k.locks[name] = l
+	}
+	l.users++
+	k.mu.Unlock()
+	l.Lock()
+}
+
+// Unlock frees it.
+func (k *keyLocks) Unlock(name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l := k.locks[name]
+	l.Unlock()
+	if l.users--; l.users == 0 {
+		delete(k.locks, name)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/carrel-dev/carrel"
@@ -51,9 +52,10 @@ func (s *Store) Pull(ctx context.Context, name string, opts carrel.PullOptions, 
 // make makes one template: its directory under a lock, the image, the manifest.
 func (s *Store) make(ctx context.Context, op, name string, progress func(carrel.Progress),
 	build func(archive.Importer) (f *os.File, res *archive.Result, source string, err error)) (_ image.Image, err error) {
-	name, err = checkName(op, name)
-	if err != nil {
-		return image.Image{}, err
+	if !strings.HasPrefix(name, image.HiddenMark) {
+		if name, err = checkName(op, name); err != nil {
+			return image.Image{}, err
+		}
 	}
 	if err := s.nameFree(op, carrel.CallerOf(ctx).Project, name); err != nil {
 		return image.Image{}, err

@@ -60,6 +60,8 @@ type Store struct {
 	base   *base
 	lock   *os.File // DIR/.lock
 
+	bases keyLocks // one pull of a base at a time
+
 	mu   sync.Mutex
 	byID map[string]*entry
 }
@@ -229,7 +231,7 @@ func (s *Store) List(ctx context.Context) ([]image.Image, error) {
 	all := []image.Image{s.base.listed(), simTemplate()}
 	s.mu.Lock()
 	for _, t := range s.byID {
-		if !t.old && t.Tag == "" && !strings.HasPrefix(t.Name, hiddenMark) {
+		if !t.old && t.Tag == "" && !strings.HasPrefix(t.Name, image.HiddenMark) {
 			all = append(all, t.Image)
 		}
 	}
