@@ -78,7 +78,7 @@ func (a buildCommands) took(b carrel.Build) string {
 
 func (a buildCommands) showCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "show ID", Short: "Show a build and its steps", Args: cobra.ExactArgs(1),
+		Use: "show BUILD", Short: "Show a build and its steps", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withService(c.Context(), func(svc carrel.Service) error {
 				b, err := svc.GetBuild(c.Context(), args[0])
@@ -129,7 +129,7 @@ func stepRows(steps []carrel.BuildStep) [][]string {
 func (a buildCommands) logsCommand() *cobra.Command {
 	var opts carrel.BuildLogOptions
 	c := &cobra.Command{
-		Use: "logs ID", Short: "Print a build's log", Args: cobra.ExactArgs(1),
+		Use: "logs BUILD", Short: "Print a build's log", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withService(c.Context(), func(svc carrel.Service) error {
 				for l, err := range svc.BuildLogs(c.Context(), args[0], opts) {
@@ -158,7 +158,7 @@ func (a buildCommands) logsCommand() *cobra.Command {
 
 func (a buildCommands) cancelCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "cancel ID…", Short: "End builds; nothing of them runs any more when this returns", Args: cobra.MinimumNArgs(1),
+		Use: "cancel BUILD…", Short: "End builds; nothing of them runs any more when this returns", Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withService(c.Context(), func(svc carrel.Service) error {
 				for _, id := range args {
