@@ -85,7 +85,7 @@ func FuzzDockerfile(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > 10_000 {
-			t.Skip()
+			return
 		}
 		file, err := dockerfile.Parse(text)
 		if err != nil {
