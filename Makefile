@@ -16,7 +16,7 @@ VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo 
 LDFLAGS     := -s -w -X github.com/carrel-dev/carrel/internal/version.Version=$(VERSION)
 GOBUILD     := $(GO) build -ldflags '$(LDFLAGS)'
 GUEST_IMAGE := internal/guest/guestbin/assets/guest.erofs
-GUEST_SRC   := $(shell find cmd/carrel-guest cmd/carrel-sudo internal/guest internal/tools/guestimage internal/version internal/rest -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
+GUEST_SRC   := $(shell find cmd/carrel-guest cmd/carrel-sudo internal/guest internal/bundle internal/tools/guestimage internal/version internal/rest -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
 BOX_STAGE   := internal/box/stagebin/assets/carrel-box
 BOX_SRC     := $(shell find cmd/carrel-box internal/box internal/linux internal/reexec internal/run internal/settings internal/policy internal/refusal internal/driver/driver.go -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
 SENTRY      := internal/driver/gvisor/sentrybin/assets/carrel-sentry.zst

@@ -34,7 +34,7 @@ var floors = []struct {
 		"internal/driver", "internal/driver/drivertest", "internal/driver/hosted", "internal/guest", "internal/image", "internal/state",
 		"internal/snapshot", "internal/snapshot/blobtest", "internal/policy", "internal/linux/tap",
 		"internal/box", "internal/settings",
-		"internal/callback", "internal/scaling", "internal/build/plan",
+		"internal/callback", "internal/scaling", "internal/build/plan", "internal/bundle",
 	}},
 	{3, []string{
 		"internal/driver/sim", "internal/driver/gvisor", "internal/driver/ns", "internal/seatbelt", "internal/guest/agent", "internal/guest/oshost",

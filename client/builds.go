@@ -182,13 +182,13 @@ func (c *Client) buildLogStream(ctx context.Context, id string, opts *carrel.Bui
 // TagTemplate implements carrel.Builder.
 func (c *Client) TagTemplate(ctx context.Context, target string, tags []string) (carrel.TemplateTag, error) {
 	var t carrel.TemplateTag
-	err := c.call(ctx, "tag template", http.MethodPost, "/templates/tags", nil, map[string]any{"target": target, "tags": tags}, &t)
+	err := c.call(ctx, "tag template", http.MethodPost, "/template-tags", nil, map[string]any{"target": target, "tags": tags}, &t)
 	return t, err
 }
 
 // UntagTemplate implements carrel.Builder.
 func (c *Client) UntagTemplate(ctx context.Context, nameOrID string, tags []string) error {
-	return c.call(ctx, "remove tag", http.MethodDelete, "/templates/tags", nil, map[string]any{"name": nameOrID, "tags": tags}, nil)
+	return c.call(ctx, "remove tag", http.MethodDelete, "/template-tags", nil, map[string]any{"name": nameOrID, "tags": tags}, nil)
 }
 
 // TemplateTags implements carrel.Builder.

@@ -23,8 +23,8 @@ func (s buildRoutes) add(v1 string) {
 	s.handle("GET"+v1+"/builds/{id}", s.get)
 	s.handle("POST"+v1+"/builds/{id}/cancel", s.cancel)
 	s.handle("GET"+v1+"/builds/{id}/logs", s.logs)
-	s.handle("POST"+v1+"/templates/tags", s.tag)
-	s.handle("DELETE"+v1+"/templates/tags", s.untag)
+	s.handle("POST"+v1+"/template-tags", s.tag)
+	s.handle("DELETE"+v1+"/template-tags", s.untag)
 	s.handle("GET"+v1+"/templates/{name}/tags", s.tags)
 }
 

@@ -109,9 +109,9 @@ var buildOperations = map[string]openapi.Operation{
 	"GET" + ours + "/builds/{id}/logs": {Tag: tagTemplates, Summary: "Read a build's log, one line a line.",
 		Query: []openapi.Parameter{openapi.Integer("offset"), openapi.Integer("limit"), openapi.String("level"), openapi.Boolean("follow")},
 		Media: openapi.Lines, Answers: answers(200, buildLogLine{})},
-	"POST" + ours + "/templates/tags": {Tag: tagTemplates, Summary: "Make tags of a template point to the build that the target has now.",
+	"POST" + ours + "/template-tags": {Tag: tagTemplates, Summary: "Make tags of a template point to the build that the target has now.",
 		Body: strict(tagIn{}, "target", "tags"), Answers: answers(201, carrel.TemplateTag{})},
-	"DELETE" + ours + "/templates/tags": {Tag: tagTemplates, Summary: "Remove tags of a template.",
+	"DELETE" + ours + "/template-tags": {Tag: tagTemplates, Summary: "Remove tags of a template.",
 		Body: strict(untagIn{}, "name", "tags"), Answers: nothing()},
 	"GET" + ours + "/templates/{name}/tags": {Tag: tagTemplates, Summary: "List the tags of a template.", Answers: answers(200, []carrel.TemplateTag{})},
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/access"
 	"github.com/carrel-dev/carrel/internal/admission"
 	"github.com/carrel-dev/carrel/internal/audit"
+	"github.com/carrel-dev/carrel/internal/build"
 	"github.com/carrel-dev/carrel/internal/catalog"
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/config"
@@ -56,6 +57,8 @@ type Options struct {
 	Issuer service.Issuer
 	// SSHKeys are the keys of all projects. If it is nil, there are none.
 	SSHKeys access.Keys
+	// BuildNetwork is the policy of builds that name none.
+	BuildNetwork carrel.Network
 	// Traces measures operations. If it is nil, they are not measured.
 	Traces *trace.Recorder
 	// Log takes messages that a person may need later; nil discards them.
@@ -93,6 +96,7 @@ type Assembly struct {
 	scratch    *scratch // that directory; nil for a lasting service
 	state      state.Store
 	images     *store.Store
+	builds     *build.Engine
 	drivers    *driver.Registry
 	wire       *wire.Wire      // nil where drivers were given
 	authority  *pki.CA         // opens TLS on the wire
@@ -239,7 +243,10 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 		return err
 	}
 	a.closing(a.Service.Close)
-	access := access.New(access.Options{Core: a.Service, Secrets: a.Vault.For, Audits: a.audits(), Traces: a.traces(), SSHKeys: a.opts.SSHKeys, Nobody: a.opts.Nobody,
+	if err := a.openBuilds(ctx); err != nil {
+		return err
+	}
+	access := access.New(access.Options{Core: a.Service, Builds: a.builds, Secrets: a.Vault.For, Audits: a.audits(), Traces: a.traces(), SSHKeys: a.opts.SSHKeys, Nobody: a.opts.Nobody,
 		HostServices: a.opts.HostServices})
 	a.Access = access
 	a.late.Open(a.Service)

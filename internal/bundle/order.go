@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"syscall"
 
 	"github.com/carrel-dev/carrel"
 )
@@ -18,7 +19,17 @@ type Order struct {
 	Unpack *UnpackOrder `json:"unpack,omitempty"`
 	Pack   *PackOrder   `json:"pack,omitempty"`
 	Mkdir  *MkdirOrder  `json:"mkdir,omitempty"`
+	Fetch  *FetchOrder  `json:"fetch,omitempty"`
 	Remove []string     `json:"remove,omitempty"`
+	// Settle kills every other process but the first.
+	Settle bool `json:"settle,omitempty"`
+}
+
+// FetchOrder fetches a file from the network.
+type FetchOrder struct {
+	Placement
+	URL      string `json:"url"`
+	Checksum string `json:"checksum,omitempty"` // "sha256:…"
 }
 
 // UnpackOrder unpacks an archive and removes it.
@@ -59,6 +70,14 @@ func Carry(ctx context.Context, text string, out io.Writer) error {
 		return Unpack(f, o.Unpack.Placement)
 	case o.Mkdir != nil:
 		return MakeDir(o.Mkdir.Target, o.Mkdir.Owner)
+	case o.Fetch != nil:
+		return fetch(ctx, *o.Fetch)
+	case o.Settle:
+		err := syscall.Kill(-1, syscall.SIGKILL) // not the caller, and not the first process
+		if errors.Is(err, syscall.ESRCH) {
+			err = nil // there was none
+		}
+		return err
 	case o.Pack != nil:
 		p, err := packFile(ctx, *o.Pack)
 		if err != nil {

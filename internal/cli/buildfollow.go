@@ -130,8 +130,8 @@ func buildFailure(b carrel.Build) error {
 	if b.Reason.Line > 0 {
 		where = fmt.Sprintf("line %d: ", b.Reason.Line)
 	}
-	if strings.HasPrefix(b.Reason.Message, where) {
-		where = ""
+	if strings.Contains(b.Reason.Message, strings.TrimSuffix(where, ": ")) {
+		where = "" // it says so itself
 	}
 	e.Err, e.Hint = errors.New(where+b.Reason.Message), b.Reason.Hint
 	if e.Hint == "" {

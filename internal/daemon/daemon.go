@@ -189,13 +189,22 @@ func (d *Daemon) openService(ctx context.Context, opts Options) (err error) {
 	d.parts, err = assembly.Open(ctx, assembly.Options{
 		Config: d.cfg, Lasting: lasting(d.cfg, d.log), Drivers: opts.Drivers, KillOnClose: opts.KillOnClose,
 		HostServices: hostServices(d.cfg.Wire.HostServices, d.listener.Addr()), OwnPort: d.own.has,
-		Callers: d.callers, Issuer: d.issuer, SSHKeys: d.sshKeys, Traces: d.traces, Log: d.log,
+		BuildNetwork: d.buildNetwork(), Callers: d.callers, Issuer: d.issuer, SSHKeys: d.sshKeys, Traces: d.traces, Log: d.log,
 	})
 	if err != nil {
 		return err
 	}
 	d.undo.Add(func() { d.closed("close service", d.parts.Close()) })
 	return nil
+}
+
+// buildNetwork is the policy of builds that name none: the daemon's default, or the internet, since
+// most builds fetch packages.
+func (d *Daemon) buildNetwork() carrel.Network {
+	if d.network != nil {
+		return *d.network
+	}
+	return carrel.Network{Internet: true}
 }
 
 // closed logs and keeps the error of closing a part.
@@ -213,7 +222,7 @@ func (d *Daemon) openDoors() {
 	d.undo.Add(func() { _ = gw.Close() })
 	control := api.New(api.Options{
 		Service: d.parts.Access, Callers: d.callers, Version: version.Version, Limits: d.cfg.Limits, MaxTimeout: d.cfg.MaxTimeout,
-		Snapshots: d.parts.Snapshots, Rekey: d.parts.Vault.Rekey, DefaultNetwork: d.network,
+		Snapshots: d.parts.Snapshots, Rekey: d.parts.Vault.Rekey, DefaultNetwork: d.network, Builds: d.parts.Access,
 		Admission: d.parts.Service.Admission,
 		Doctor:    func(ctx context.Context) ([]api.DriverReport, error) { return rows(d.parts.Examine(ctx)), nil },
 		Ready:     d.ready.Load, Done: d.stopping, Log: d.log,

@@ -27,6 +27,10 @@ const Sim = "sim"
 // caller can write such a name: package service refuses it.
 const HiddenMark = "~"
 
+// DraftMark begins the hidden name of an image whose build is not finished. A new store removes what
+// an earlier one left of these.
+const DraftMark = HiddenMark + "build-"
+
 // Image is a template that can be booted.
 type Image struct {
 	carrel.Template
@@ -65,6 +69,8 @@ type Store interface {
 	Compose(ctx context.Context, t carrel.Template, base string, changes io.Reader, skip []string) (Image, error)
 	// Link makes a template that has the image of another one.
 	Link(ctx context.Context, id string, t carrel.Template) (Image, error)
+	// Rename gives an image the name, tag and origin of t. Its ID stays.
+	Rename(ctx context.Context, id string, t carrel.Template) (Image, error)
 	// CheckName checks a name for a new template. Errors: Invalid, Forbidden.
 	CheckName(op, name string) error
 	// Keyed finds the newest image of a project with a Key.

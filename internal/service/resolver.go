@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/image"
@@ -148,6 +149,9 @@ func (r *resolver) isCurrent(id, name string) bool {
 	t, ok := r.opts.Images.ByID(id)
 	if !ok {
 		return false
+	}
+	if strings.HasPrefix(name, image.HiddenMark) {
+		name = t.Name // a build has given it its name meanwhile
 	}
 	if t.Tag != "" {
 		name += ":" + t.Tag

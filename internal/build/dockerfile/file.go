@@ -200,12 +200,29 @@ var parserPrefix = regexp.MustCompile(`^[dD]ockerfile parse error on line (\d+):
 
 // lineError is an error about a line of a Dockerfile; 0 is none.
 func lineError(kind carrel.Kind, line int, format string, args ...any) *carrel.Error {
-	text := fmt.Sprintf(format, args...)
-	if line > 0 {
-		text = fmt.Sprintf("line %d: %s", line, text)
-	}
-	return &carrel.Error{Op: "Dockerfile", Kind: kind, Err: errors.New(text)}
+	err := &located{line: line, text: fmt.Sprintf(format, args...)}
+	return &carrel.Error{Op: "Dockerfile", Kind: kind, Err: err}
 }
+
+// located is an error that knows its line.
+type located struct {
+	line  int // 0 is none
+	text  string
+	cause error // may be nil
+}
+
+func (e *located) Error() string {
+	if e.line == 0 {
+		return e.text
+	}
+	return fmt.Sprintf("line %d: %s", e.line, e.text)
+}
+
+// Unwrap returns the cause.
+func (e *located) Unwrap() error { return e.cause }
+
+// FileLine returns the line of the Dockerfile, for package build, which does not know this one.
+func (e *located) FileLine() int { return e.line }
 
 // hinted adds to an error what a person can do.
 func hinted(err *carrel.Error, hint string) *carrel.Error {

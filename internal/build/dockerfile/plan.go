@@ -53,7 +53,7 @@ func (f *File) Plan(ctx context.Context, o Options, resolve Resolver) (plan.Plan
 	}
 	p := &planner{
 		tree: t, options: o, platform: platformOf(o.Platform),
-		needed: make([]bool, len(t.stages)), starts: make([]bool, len(t.stages)), configs: map[baseKey]plan.Config{},
+		needed: make([]bool, len(t.stages)), configs: map[baseKey]plan.Config{},
 	}
 	p.setGlobals()
 	if err := p.expandBases(); err != nil {
@@ -95,7 +95,6 @@ type planner struct {
 	order    []int // needed stages, in the order of the file
 	configs  map[baseKey]plan.Config
 	used     map[string]bool // names of ARGs that the file declares
-	starts   []bool          // of each stage: stage.starts at its end
 }
 
 // baseKey names a base that is resolved: Source without what cannot be compared.
@@ -410,8 +409,8 @@ func baseError(line int, key baseKey, err error) error {
 	if key.template != "" {
 		name = TemplatePrefix + key.template
 	}
-	return &carrel.Error{Op: "Dockerfile", Kind: carrel.KindOf(err), Err: fmt.Errorf("line %d: FROM %s: %w", line, name, err),
-		Hint: carrel.HintOf(err)}
+	where := &located{line: line, text: fmt.Sprintf("FROM %s: %v", name, err), cause: err}
+	return &carrel.Error{Op: "Dockerfile", Kind: carrel.KindOf(err), Err: where, Hint: carrel.HintOf(err)}
 }
 
 // ignoredArg reports whether an argument needs no ARG: tools set it, or every RUN gets it.

@@ -32,7 +32,7 @@ func (p *planner) stages() (plan.Plan, error) {
 		}
 		result.Stages = append(result.Stages, s.out)
 		if len(result.Stages) == len(p.order) {
-			s.finish(&result.Stages[len(result.Stages)-1])
+			finish(&result.Stages[len(result.Stages)-1])
 		}
 	}
 	return result, nil
@@ -47,9 +47,7 @@ type stage struct {
 	env     *variables
 	args    *variables
 	lex     *shell.Lex
-	// starts says that CMD or ENTRYPOINT was written in this file, here or in a stage below.
-	starts bool
-	cmdSet bool // CMD stands in this very stage
+	cmdSet  bool // CMD stands in this very stage
 }
 
 // newStage prepares a stage from its base. done are the stages before it.
@@ -61,7 +59,6 @@ func newStage(p *planner, index int, done []plan.Stage) *stage {
 	case base.Stage > 0:
 		below := &done[p.places[base.Stage-1]]
 		s.config = lastConfig(below)
-		s.starts = p.starts[base.Stage-1]
 		s.config.OnBuild = nil
 	case base.Scratch:
 	default:
@@ -133,7 +130,6 @@ func (s *stage) run() error {
 			return err
 		}
 	}
-	s.planner.starts[s.index] = s.starts
 	return nil
 }
 
@@ -212,13 +208,12 @@ func (s *stage) op(c instructions.Command, line int) (plan.Op, error) {
 		s.config.OnBuild = append(s.config.OnBuild, c.Expression)
 	case *instructions.CmdCommand:
 		s.config.Cmd = s.commandLine(c.ShellDependantCmdLine)
-		s.starts, s.cmdSet = true, true
+		s.cmdSet = true
 	case *instructions.EntrypointCommand:
 		s.config.Entrypoint = s.commandLine(c.ShellDependantCmdLine)
 		if !s.cmdSet {
 			s.config.Cmd = nil // the base's arguments were for the base's program
 		}
-		s.starts = true
 	case *instructions.HealthCheckCommand:
 		s.config.Ready = readyOf(c, s.shell())
 	default:

@@ -19,18 +19,18 @@ const (
 	readyInterval  = time.Second // of a health check without --start-interval
 )
 
-// finish gives the result its start command: CMD and ENTRYPOINT, if this file wrote one of them and
-// they start something.
-func (s *stage) finish(out *plan.Stage) {
-	if len(out.Steps) == 0 {
-		return
+// finish looks at what the result starts: its ENTRYPOINT and its CMD, or its base's. They are taken
+// out if they start nothing: a shell or a language's prompt, which would end at once without a
+// terminal, or a program that only keeps a container alive. Without a start there is nothing that a
+// HEALTHCHECK could wait for.
+func finish(out *plan.Stage) {
+	c := &out.Config
+	if n := len(out.Steps); n > 0 {
+		c = &out.Steps[n-1].Config
 	}
-	last := &out.Steps[len(out.Steps)-1]
-	if s.starts {
-		last.Config.Start = StartCommand(last.Config)
-	}
-	if last.Config.Start == "" {
-		last.Config.Ready = nil // nothing to wait for
+	args := append(append([]string{}, c.Entrypoint...), c.Cmd...)
+	if c.Start == "" && (len(args) == 0 || onlyPrompt(args)) {
+		c.Entrypoint, c.Cmd, c.Ready = nil, nil, nil
 	}
 }
 
@@ -64,17 +64,6 @@ func readyOf(c *instructions.HealthCheckCommand, shell []string) *plan.Ready {
 		ready.Command = quoteAll(h.Test[1:])
 	}
 	return ready
-}
-
-// StartCommand returns the shell command that an image's ENTRYPOINT and CMD make. It is "" if they
-// start nothing: a shell or a language's prompt, which would end at once without a terminal, or a
-// program that only keeps a container alive.
-func StartCommand(c plan.Config) string {
-	args := append(append([]string{}, c.Entrypoint...), c.Cmd...)
-	if len(args) == 0 || onlyPrompt(args) {
-		return ""
-	}
-	return asShell(args)
 }
 
 // prompts are programs that wait for a person when they get no arguments.

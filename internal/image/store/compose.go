@@ -83,6 +83,21 @@ func (s *Store) put(ctx context.Context, t carrel.Template, write func(dir strin
 	return img, archive.Classify(opCompose, err)
 }
 
+// Rename implements image.Store.
+func (s *Store) Rename(_ context.Context, id string, t carrel.Template) (image.Image, error) {
+	s.mu.Lock()
+	e := s.byID[id]
+	s.mu.Unlock()
+	if e == nil {
+		return image.Image{}, notFound(opCompose, id)
+	}
+	next := e.Template
+	next.Name, next.Tag, next.Of, next.Build, next.Public = t.Name, t.Tag, t.Of, t.Build, t.Public
+	next.Created = s.opts.Now().UTC()
+	img, err := s.commit(filepath.Join(s.opts.Dir, id), next)
+	return img, archive.Classify(opCompose, err)
+}
+
 // CheckName implements image.Store.
 func (s *Store) CheckName(op, name string) error {
 	_, err := checkName(op, name)

@@ -147,6 +147,10 @@ func (s *Store) load(ctx context.Context) error {
 			s.opts.Logger.Warn("a template can't be used and is left alone", "id", e.Name(), "err", err)
 			continue
 		}
+		if strings.HasPrefix(t.Name, image.DraftMark) {
+			s.sweep(t.ID, errors.New("its build did not end"))
+			continue
+		}
 		s.byID[t.ID] = t
 		if n := newest[t.own()]; n == nil || t.Created.After(n.Created) {
 			newest[t.own()] = t
