@@ -34,7 +34,7 @@ USER root
 WORKDIR $APP_HOME
 COPY package.json ./
 COPY --from=deps /deps/packages packages
-RUN npm install --offline --no-audit --no-fund
+RUN npm install --offline --install-links --no-audit --no-fund
 RUN pip3 install --no-index --break-system-packages --target /opt/py ./packages/wordpy
 COPY --chown=user:user --chmod=u=rwX,go=rX src/ src/
 COPY --from=deps /deps/runs /deps/seen ./
