@@ -101,16 +101,19 @@ type CreateOptions struct {
 
 // Sandbox is the service's knowledge of one sandbox at one moment.
 type Sandbox struct {
-	ID       ID                `json:"id"`
-	Name     string            `json:"name,omitempty"`    // extra name in its project
-	Project  string            `json:"project,omitempty"` // whose it is
-	Template string            `json:"template"`          // the template's ID
-	Alias    string            `json:"alias,omitempty"`   // the template's name, if it has one
-	Tier     Tier              `json:"tier"`
-	State    State             `json:"state"`
-	Limits   Limits            `json:"limits"`
-	Metadata map[string]string `json:"metadata,omitempty"`
-	Network  Network           `json:"network"`
+	ID       ID     `json:"id"`
+	Name     string `json:"name,omitempty"`    // extra name in its project
+	Project  string `json:"project,omitempty"` // whose it is
+	Template string `json:"template"`          // the template's ID
+	Alias    string `json:"alias,omitempty"`   // the template's name, if it has one
+	// TemplateOf is the lasting ID of a template that was built; Template is then the ID of the one
+	// build that the sandbox was made from.
+	TemplateOf string            `json:"templateOf,omitempty"`
+	Tier       Tier              `json:"tier"`
+	State      State             `json:"state"`
+	Limits     Limits            `json:"limits"`
+	Metadata   map[string]string `json:"metadata,omitempty"`
+	Network    Network           `json:"network"`
 	// Tokens are the identity tokens that the sandbox may have.
 	Tokens  map[string]TokenSpec `json:"tokens,omitempty"`
 	Started time.Time            `json:"started"`

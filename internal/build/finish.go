@@ -25,8 +25,9 @@ const readyPoll = 50 * time.Millisecond
 func (r *run) finish(ctx context.Context, m made) error {
 	b := r.j.public()
 	t := r.describe(b, m.config)
-	// Equal bases, steps and settings give an equal image.
-	t.Key = keyOf("build:"+m.key, t.Env, t.User, t.WorkDir, t.Start, t.Entry, t.OnBuild, t.Ready, t.Labels, t.Limits)
+	// The same layer and settings give an equal image. The layer's key would not do: a forced step
+	// gives other files under the same key.
+	t.Key = keyOf("build:"+m.image+string(m.layer), t.Env, t.User, t.WorkDir, t.Start, t.Entry, t.OnBuild, t.Ready, t.Labels, t.Limits)
 	img, made, err := r.image(ctx, m, t)
 	if err != nil {
 		return err

@@ -166,8 +166,13 @@ func (r *ripener) fits(ctx context.Context, sr state.SnapshotRecord) error {
 	if err != nil {
 		return err
 	}
+	if !r.archive.builds.isOwn(ctx, drv, m.Info) { // a new sandbox gets this build's kernel
+		return errOtherBuild
+	}
 	return rs.CanRestore(m.Info, driver.RestoreOptions{})
 }
+
+var errOtherBuild = errors.New("it is of another build")
 
 // IsWanted implements golden.Host.
 func (r *ripener) IsWanted(ctx context.Context, key string, of golden.Of) bool {
@@ -178,6 +183,6 @@ func (r *ripener) IsWanted(ctx context.Context, key string, of golden.Of) bool {
 	if err != nil {
 		return !errors.Is(err, carrel.NotFound)
 	}
-	root, _ := r.roots.keepRoot(img)
-	return strings.HasPrefix(key, r.prefix(of.Tier, img, root))
+	root, _, err := r.roots.keepRoot(img)
+	return err == nil && strings.HasPrefix(key, r.prefix(of.Tier, img, root))
 }

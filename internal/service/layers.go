@@ -69,8 +69,8 @@ func (cr *creator) planWorkshop(ctx context.Context, image string, layer carrel.
 	img.Start, img.Ready = nil, ""
 	p := &plan{driver: drv, root: driver.Root{Image: img.Path}, egress: egress, ttl: ttl, owner: img.Project, cold: !plain}
 	p.rec = cr.newRecord(opts, img, drv.Info().Tier, ttl)
-	p.rec.Root, p.root.Image = cr.roots.keepRoot(img)
-	return p, nil
+	p.rec.Root, p.root.Image, err = cr.roots.keepRoot(img)
+	return p, err
 }
 
 // KeepLayer keeps the present files of a build's sandbox under a key, as a snapshot that no list
@@ -133,7 +133,7 @@ func (s *Service) LayerFiles(ctx context.Context, id carrel.SnapshotID, use func
 		return err
 	}
 	defer o.release()
-	drv, root, err := ar.launcher.home(ctx, sr.Record)
+	drv, root, err := ar.launcher.home(ctx, sr.Record, o.info.Root)
 	if err != nil {
 		return err
 	}

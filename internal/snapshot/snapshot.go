@@ -26,6 +26,7 @@ package snapshot
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"time"
 
@@ -88,10 +89,23 @@ type Store interface {
 	Close() error
 }
 
+// BuildStore is an optional part of a Store. Where other machines use the store too, it keeps copies
+// of the builds that can restore its snapshots (driver.BuildKeeper).
+type BuildStore interface {
+	// PutBuild stores a build under its name, unless it is there. open opens the content. A store
+	// that is of this machine alone does nothing. Errors: Unavailable, and those of open.
+	PutBuild(ctx context.Context, name string, open func() (r io.ReadCloser, size int64, err error)) error
+	// GetBuild returns a build. Errors: NotFound, Unavailable.
+	GetBuild(ctx context.Context, name string) (io.ReadCloser, error)
+}
+
 // Draft is a snapshot that is being taken.
 type Draft interface {
 	// Dir is the directory for the driver's files. It is empty and has mode 0700.
 	Dir() string
+	// Reserve makes sure that the disk has room for this many bytes more, also beside other drafts
+	// that are being written. It writes nothing. Error: Exhausted.
+	Reserve(size int64) error
 	// WriteBack sends data to the disk while the driver writes it into Dir, until the caller calls
 	// stop. Commit then waits for less.
 	WriteBack() (stop func())
@@ -102,6 +116,10 @@ type Draft interface {
 	Discard() error
 }
 
+// ErrReplaced is in the error of a Verify that found damage, and replaced the damaged files by good
+// ones from the packs. Files.Dir has the good files now: a caller that used them before starts again.
+var ErrReplaced = errors.New("the damaged copy was replaced by a good one")
+
 // Files are the files of a snapshot that is in use.
 type Files interface {
 	// Dir holds the files, read-only. It stays until Close.
@@ -109,7 +127,7 @@ type Files interface {
 	Manifest() Manifest
 	// Verify compares the content with its checksums. To save time, it may run while a driver
 	// already restores from Dir. The caller must not use the restored sandbox before Verify has
-	// returned nil. Error: Invalid.
+	// returned nil. Errors: Invalid, or Unavailable with ErrReplaced.
 	Verify(ctx context.Context) error
 	// Close releases the files. It is idempotent.
 	Close() error
@@ -121,6 +139,14 @@ type Stat struct {
 	New    int64 // bytes that packing it added to the store; −1 before packing
 	Packed bool
 	Hot    bool // it has a hot copy: its files, uncompressed
+	// Away says why the content can't be read now; nil when it can, as far as that is known.
+	Away error
+}
+
+// Awayer is an optional part of Blobs on another machine.
+type Awayer interface {
+	// Away returns why the blobs can't be used now, as far as that is known; nil when they can.
+	Away() error
 }
 
 // Usage is the cost of a store on this machine's disk (and in its object store, if packs lie

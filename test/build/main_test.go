@@ -93,7 +93,9 @@ func newBenchOn(t *testing.T, d *daemontest.Daemon, tier carrel.Tier) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = svc.Close() })
-	return &bench{Service: svc, t: t, d: d, tier: tier}
+	b := &bench{Service: svc, t: t, d: d, tier: tier}
+	b.importSmall()
+	return b
 }
 
 // steps makes instructions of lines such as "RUN echo hi".
@@ -114,7 +116,7 @@ func steps(lines ...string) (out []carrel.BuildInstruction) {
 func (b *bench) start(spec carrel.BuildSpec) carrel.Build {
 	b.t.Helper()
 	if spec.FromImage == "" && spec.FromTemplate == "" && spec.Dockerfile == "" {
-		spec.FromTemplate = "base"
+		spec.FromTemplate = small
 	}
 	build, err := b.StartBuild(b.t.Context(), spec)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
+	"github.com/carrel-dev/carrel/internal/shortage"
 )
 
 // Time limits for commands to a sentry. A sentry that was taken over might never answer.
@@ -30,6 +31,10 @@ func (in *Instance) call(ctx context.Context, method string, arg, result any) er
 	default:
 	}
 	conn, err := dialControl(in.rec.Sock)
+	if noFiles(err) {
+		// The sentry is well.
+		return &carrel.Error{Kind: carrel.Exhausted, Field: shortage.Files, Err: err, Hint: shortage.HintFiles}
+	}
 	if err != nil {
 		return in.lost(ctx, err)
 	}
@@ -48,8 +53,17 @@ func (in *Instance) call(ctx context.Context, method string, arg, result any) er
 		return in.lost(ctx, hosted.ErrClosed)
 	}
 	var remote urpc.RemoteError
-	if err != nil && !errors.As(err, &remote) {
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &remote):
 		return in.lost(ctx, err)
+	case !isNoSpace(err):
+		// The rest is the sentry's stack, which helps no caller.
+		if line, rest, long := strings.Cut(remote.Message, "\n"); long {
+			in.d.log.Error("a sentry refused a command", "sandbox", in.rec.ID, "method", method, "err", line, "more", rest)
+			return urpc.RemoteError{Message: line}
+		}
 	}
 	return err
 }
@@ -110,9 +124,16 @@ func (in *Instance) wrap(op string, err error) error {
 	case errors.Is(err, context.Canceled):
 		out.Kind = carrel.Unavailable
 	case isNoSpace(err):
-		out.Kind, out.Hint = carrel.Exhausted, "free space on the host's disk"
+		// A sentry answers with its stack: a person needs one line.
+		out.Kind, out.Hint, out.Err = carrel.Exhausted, "free space on the host's disk", errors.New("the host's disk has no room left")
 	}
 	return out
+}
+
+// noFiles reports whether this process had no descriptor left. Not every error on the way to a
+// sentry keeps its cause, so noFiles reads the text.
+func noFiles(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), syscall.EMFILE.Error()) || strings.Contains(err.Error(), syscall.ENFILE.Error()))
 }
 
 // isNoSpace reports whether a disk was full. A sentry's answer is only a text, so isNoSpace has to

@@ -44,6 +44,7 @@ type Result struct {
 	Start   []string
 	Entry   int // words of Start that are the entrypoint
 	OnBuild []string
+	Labels  map[string]string
 }
 
 // Image puts an image's layers on top of each other and completes the tree.
@@ -63,7 +64,7 @@ func (t *Tree) Image(ctx context.Context, src *Source, format string) (_ *Result
 		}
 	}
 	t.touched = nil
-	res := &Result{Format: format, Digest: src.Digest, Env: map[string]string{}, WorkDir: cfg.Config.WorkingDir,
+	res := &Result{Format: format, Digest: src.Digest, Env: map[string]string{}, WorkDir: cfg.Config.WorkingDir, Labels: cfg.Config.Labels,
 		Start: append(append([]string(nil), cfg.Config.Entrypoint...), cfg.Config.Cmd...),
 		Entry: len(cfg.Config.Entrypoint), OnBuild: cfg.Config.OnBuild}
 	for _, kv := range cfg.Config.Env {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +16,6 @@ import (
 	"github.com/carrel-dev/carrel/internal/atomicfile"
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/image/archive"
-	"github.com/carrel-dev/carrel/internal/image/registry"
 )
 
 // Compose implements image.Store.
@@ -33,7 +31,7 @@ func (s *Store) Compose(ctx context.Context, t carrel.Template, base string, cha
 		if err != nil {
 			return 0, err
 		}
-		return keepFile(f, filepath.Join(dir, imageFile))
+		return s.keepShared(ctx, f, filepath.Join(dir, imageFile))
 	})
 }
 
@@ -78,8 +76,12 @@ func (s *Store) put(ctx context.Context, t carrel.Template, write func(dir strin
 	if err != nil {
 		return image.Image{}, archive.Classify(opCompose, err)
 	}
+	sums, err := writeSums(ctx, dir)
+	if err != nil {
+		return image.Image{}, archive.Classify(opCompose, err)
+	}
 	t.Created = s.opts.Now().UTC()
-	img, err := s.commit(dir, t)
+	img, err := s.commit(dir, t, sums)
 	return img, archive.Classify(opCompose, err)
 }
 
@@ -94,7 +96,7 @@ func (s *Store) Rename(_ context.Context, id string, t carrel.Template) (image.I
 	next := e.Template
 	next.Name, next.Tag, next.Of, next.Build, next.Public = t.Name, t.Tag, t.Of, t.Build, t.Public
 	next.Created = s.opts.Now().UTC()
-	img, err := s.commit(filepath.Join(s.opts.Dir, id), next)
+	img, err := s.commit(filepath.Join(s.opts.Dir, id), next, e.Sums)
 	return img, archive.Classify(opCompose, err)
 }
 
@@ -197,7 +199,7 @@ const baseKey = "base:"
 
 // remoteDigest asks a registry for the digest of an image for this machine.
 func (s *Store) remoteDigest(ctx context.Context, opts carrel.PullOptions) (string, error) {
-	return registry.Digest(ctx, opts.Image, registry.Options{Keychain: s.opts.Keychain, Transport: s.opts.Transport})
+	return s.registries.Digest(ctx, opts, s.request(ctx, nil))
 }
 
 // rewrite changes the manifest of an image.
@@ -210,7 +212,7 @@ func (s *Store) rewrite(id string, change func(*carrel.Template)) (image.Image, 
 	}
 	t := e.Template
 	change(&t)
-	raw, err := json.MarshalIndent(t, "", "  ")
+	raw, err := encodeManifest(t, e.Sums)
 	if err == nil {
 		err = atomicfile.Write(filepath.Join(s.opts.Dir, t.ID, manifestFile), append(raw, '\n'), 0o644)
 	}

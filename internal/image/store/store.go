@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,13 +15,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
-
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/atomicfile"
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/image/archive"
 	"github.com/carrel-dev/carrel/internal/image/hostbase"
+	"github.com/carrel-dev/carrel/internal/image/registry"
 )
 
 // The IDs of the built-in templates. They never change.
@@ -45,25 +43,29 @@ type Options struct {
 	// Base says how to make the built-in base.
 	Base   hostbase.Options
 	Logger *slog.Logger
-	// Keychain finds registry credentials; nil uses docker's configuration.
-	Keychain authn.Keychain
-	// Transport carries requests to registries; nil is the default one.
-	Transport http.RoundTripper
+	// Registries is the access to registries. Its Cache and Logger are the store's.
+	Registries registry.Config
+	// LayerCache bounds the kept layers of pulled images, in bytes; 0 is 4 GiB, a negative one keeps
+	// none.
+	LayerCache int64
 	// Now replaces time.Now in tests.
 	Now func() time.Time
 }
 
 // Store keeps templates in a directory.
 type Store struct {
-	opts   Options
-	limits archive.Limits
-	base   *base
-	lock   *os.File // DIR/.lock
+	opts       Options
+	limits     archive.Limits
+	base       *base
+	registries *registry.Client
+	lock       *os.File // DIR/.lock
 
-	bases keyLocks // one pull of a base at a time
+	checks checks
+	bases  keyLocks // one pull of a base at a time
 
-	mu   sync.Mutex
-	byID map[string]*entry
+	mu     sync.Mutex
+	byID   map[string]*entry
+	packed map[string]packed // templates as layers, by ID
 }
 
 var _ image.Store = (*Store)(nil)
@@ -71,7 +73,8 @@ var _ image.Store = (*Store)(nil)
 // entry is a template and its order among those of one name.
 type entry struct {
 	image.Image
-	old bool // another has taken its name
+	Sums string `json:"sums,omitempty"` // digest of the image's checksums
+	old  bool   // another has taken its name
 }
 
 // ownName is a name within a project, with its tag; "" is the default one.
@@ -105,6 +108,12 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
+	opts.Registries.Cache = registry.NewCache(filepath.Join(opts.CacheDir, "layers"), opts.LayerCache, opts.Logger)
+	opts.Registries.Logger = opts.Logger
+	registries, err := registry.New(opts.Registries)
+	if err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, archive.Classify(op, err)
 	}
@@ -112,7 +121,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, archive.Classify(op, err)
 	}
-	s := &Store{opts: opts, lock: lock, byID: map[string]*entry{}, base: newBase(opts),
+	s := &Store{opts: opts, lock: lock, registries: registries, byID: map[string]*entry{}, packed: map[string]packed{}, base: newBase(opts),
 		limits: archive.Limits{MaxBytes: opts.MaxBytes, MaxEntries: opts.MaxEntries}}
 	if err := s.load(ctx); err != nil {
 		_ = lock.Close()
@@ -175,6 +184,11 @@ func (s *Store) readManifest(id string) (*entry, error) {
 	if err := json.Unmarshal(raw, &t.Template); err != nil {
 		return nil, err
 	}
+	if err := json.Unmarshal(raw, &struct {
+		Sums *string `json:"sums"`
+	}{&t.Sums}); err != nil {
+		return nil, err
+	}
 	if t.ID != id {
 		return nil, fmt.Errorf("the manifest is of %q", t.ID)
 	}
@@ -220,6 +234,7 @@ func removeTemplate(dir string) error {
 
 // Close releases the store. Images in use stay usable.
 func (s *Store) Close() error {
+	s.registries.Close()
 	return errors.Join(s.base.close(), closeOnce(s.lock))
 }
 
@@ -300,16 +315,60 @@ func (s *Store) Named(project, name string) (carrel.Template, bool) {
 func (s *Store) Get(ctx context.Context, id string) (image.Image, error) {
 	switch id {
 	case BaseID:
-		return s.base.get(ctx, false, nil)
+		return s.getBase(ctx)
 	case SimID:
 		return simTemplate(), nil
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t := s.find(id, ""); t != nil {
-		return t.Image, nil
+	t := s.find(id, "")
+	s.mu.Unlock()
+	if t == nil {
+		return image.Image{}, notFound("get template", id)
 	}
-	return image.Image{}, notFound("get template", id)
+	if err := s.checks.quick(ctx, filepath.Dir(t.Path)); errors.Is(err, errDamaged) {
+		return image.Image{}, damaged(t.Name, err)
+	} else if err != nil {
+		return image.Image{}, archive.Classify("open template", err)
+	}
+	return t.Image, nil
+}
+
+// getBase returns the built-in base, and makes it again if it is damaged.
+func (s *Store) getBase(ctx context.Context) (image.Image, error) {
+	img, err := s.base.get(ctx, false, nil)
+	if err != nil {
+		return img, err
+	}
+	dir := filepath.Dir(img.Path)
+	err = s.checks.quick(ctx, dir)
+	if errors.Is(err, errDamaged) {
+		s.opts.Logger.Error("the base template is damaged, and is made again", "image", img.Path, "err", err)
+		img, err = s.base.remake(ctx, img)
+		s.checks.forget(dir)
+	}
+	return img, archive.Classify("open template", err)
+}
+
+// CheckImages reads all images as a whole, with a pause after each megabyte, and remembers those
+// that are damaged: a create from them is refused. It returns the number of damaged ones.
+func (s *Store) CheckImages(ctx context.Context, pause time.Duration) (bad int) {
+	images := []image.Image{s.base.listed()}
+	s.mu.Lock()
+	for _, t := range s.byID {
+		images = append(images, t.Image)
+	}
+	s.mu.Unlock()
+	for _, img := range images {
+		if img.Path == "" || ctx.Err() != nil {
+			continue
+		}
+		if err := s.checks.whole(ctx, filepath.Dir(img.Path), pause); errors.Is(err, errDamaged) {
+			bad++
+			s.opts.Logger.Error("a template's image is damaged", "template", img.Name, "id", img.ID, "image", img.Path, "err", err,
+				"hint", carrel.HintOf(damaged(img.Name, err)))
+		}
+	}
+	return bad
 }
 
 // Prepare makes the built-in base before its first use, and reports progress. If this machine has
@@ -338,6 +397,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 			if o == t || !t.old && o.own() == t.own() || !t.old && t.Tag == "" && t.Of != "" && o.Of == t.Of {
 				gone = append(gone, other)
 				delete(s.byID, other)
+				delete(s.packed, other)
 			}
 		}
 	}
@@ -349,6 +409,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 	slices.Reverse(gone)
 	var errs []error
 	for _, id := range gone {
+		s.checks.forget(filepath.Join(s.opts.Dir, id))
 		errs = append(errs, removeTemplate(filepath.Join(s.opts.Dir, id)))
 	}
 	errs = append(errs, atomicfile.SyncDir(s.opts.Dir))

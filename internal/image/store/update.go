@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -47,7 +46,7 @@ func (s *Store) Update(ctx context.Context, id string, u carrel.TemplateUpdate) 
 	if u.Public != nil {
 		t.Public = *u.Public
 	}
-	raw, err := json.MarshalIndent(t, "", "  ")
+	raw, err := encodeManifest(t, e.Sums)
 	if err != nil {
 		return image.Image{}, archive.Classify(op, err)
 	}

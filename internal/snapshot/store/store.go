@@ -69,6 +69,7 @@ type Store struct {
 	closed  bool
 	entries map[carrel.SnapshotID]*entry
 	drafts  map[carrel.SnapshotID]bool
+	claims  map[string]int64           // room on the disk that drafts have asked for, by their names
 	gone    map[carrel.SnapshotID]bool // deleted, even if an object store still lists it
 	packing *packing                   // the snapshot being packed now
 	pending []carrel.SnapshotID        // to be packed, oldest first
@@ -131,7 +132,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	}
 	s := &Store{
 		opts: opts, log: opts.Log, bg: make(chan struct{}, 1), wake: make(chan struct{}, 1),
-		entries: map[carrel.SnapshotID]*entry{}, drafts: map[carrel.SnapshotID]bool{},
+		entries: map[carrel.SnapshotID]*entry{}, drafts: map[carrel.SnapshotID]bool{}, claims: map[string]int64{},
 		gone: map[carrel.SnapshotID]bool{},
 	}
 	for _, d := range []string{"", dirDrafts, dirHot, dirPacked, dirDeleted, dirIndex, dirTrash} {
@@ -198,6 +199,17 @@ func (s *Store) loadMachine() error {
 	return atomicfile.Write(s.path("machine"), []byte(s.machine+"\n"), 0o600)
 }
 
+// Separate gives the copy of a store's directory a name of its own. Otherwise two stores would take
+// each other's packs in shared blobs for their own. No Store may be open on the directory.
+func Separate(dir string) error {
+	for _, name := range []string{"machine", rewritingFile} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !os.IsNotExist(err) {
+			return classify("separate snapshot store", "", err)
+		}
+	}
+	return nil
+}
+
 func validMachine(name string) bool {
 	return len(name) == 17 && name[0] == 'm' && !strings.ContainsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
@@ -262,7 +274,11 @@ func (s *Store) Stat(ctx context.Context, id carrel.SnapshotID) (snapshot.Stat, 
 	if e == nil || e.deleted {
 		return snapshot.Stat{}, errNotFound(op, id)
 	}
-	return snapshot.Stat{Size: e.size, New: e.added, Packed: e.packed, Hot: e.hot}, nil
+	st := snapshot.Stat{Size: e.size, New: e.added, Packed: e.packed, Hot: e.hot}
+	if a, ok := s.opts.Blobs.(snapshot.Awayer); ok && !e.hot {
+		st.Away = a.Away()
+	}
+	return st, nil
 }
 
 // Usage implements [snapshot.Store].

@@ -71,6 +71,9 @@ func (s *Store) fill(ctx context.Context, id carrel.SnapshotID, e *entry) error 
 		return err
 	}
 	defer done() // after the rename it removes nothing
+	if err := s.claim(filepath.Base(dir), stored(p)); err != nil {
+		return err
+	}
 	err = s.unpack(ctx, p, filepath.Join(dir, filesDir))
 	if carrel.KindOf(err) == carrel.NotFound {
 		// A GC, here or elsewhere, may have moved its chunks since the manifest was read.
@@ -104,12 +107,27 @@ func (s *Store) fill(ctx context.Context, id carrel.SnapshotID, e *entry) error 
 	if e.deleted || s.entries[id] != e {
 		return &carrel.Error{Kind: carrel.NotFound, Err: errors.New("it was deleted")}
 	}
+	if e.hot { // it is damaged, and may be in use
+		go s.empty(s.dropHot(id, e))
+	}
 	if err := os.Rename(dir, s.path(dirHot, string(id))); err != nil {
 		return err
 	}
 	e.hot, e.damaged = true, false
 	s.hot += e.size
 	return step("unpack.renamed")
+}
+
+// stored returns how many bytes a snapshot's files take on the disk. Zeros stay holes.
+func stored(p *packed) (sum int64) {
+	for _, ranges := range p.files {
+		for _, x := range ranges {
+			if x.chunk >= 0 {
+				sum += x.size
+			}
+		}
+	}
+	return sum
 }
 
 // fillDir makes a directory for a new hot copy. The directory is held like a draft, so a GC does
@@ -124,6 +142,7 @@ func (s *Store) fillDir() (dir string, done func(), err error) {
 		_ = os.RemoveAll(dir)
 		s.mu.Lock()
 		delete(s.drafts, name)
+		s.unclaim(string(name))
 		s.mu.Unlock()
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
