@@ -34,17 +34,7 @@ func backupTrial(t *trial) {
 	t.busy(8 + t.rng.IntN(15))
 	stop()
 	t.verify(d.svc, allowed{}) // settle what is in doubt
-	for i, b := range t.j.alive() {
-		if i%2 == 0 {
-			continue
-		}
-		if _, err := d.svc.Pause(t.ctx, b.id, carrel.PauseOptions{}); err != nil {
-			t.fatalf("pause %s: %v", b.id, err)
-		}
-		if b.paused = true; b.tier != carrel.GVisor {
-			b.pid = 0
-		}
-	}
+	t.pauseSome(d)
 	file := filepath.Join(t.dir, "backup")
 	if _, err := d.cli("backup", file); err != nil {
 		t.fatalf("%v", err)

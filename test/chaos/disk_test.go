@@ -91,7 +91,7 @@ func (k *disk) boot() {
 // powerTrial cuts the power of a machine under load. All that ran is gone. All that was paused or
 // kept must be there.
 func powerTrial(t *trial) {
-	k := t.newDisk(2048)
+	k := t.newDisk(1024)
 	d := t.serve(setup{dir: filepath.Join(k.at, "data")})
 	rounds := 2
 	if testing.Short() {
@@ -150,7 +150,7 @@ func fileEnd(f *os.File) int64 {
 
 // inodesTrial uses up the inodes instead.
 func inodesTrial(t *trial) {
-	k := t.newDisk(2048, "-N", "600")
+	k := t.newDisk(1024, "-N", "600")
 	t.full(k, func() (free func()) {
 		dir := filepath.Join(k.at, "ballast")
 		t.check(os.Mkdir(dir, 0o700))

@@ -43,6 +43,6 @@ func TestMain(m *testing.M) {
 		*seedFlag = uint64(time.Now().Unix() % 1e6)
 	}
 	code := m.Run()
-	removeHome()
+	removeShared()
 	os.Exit(code)
 }

@@ -31,6 +31,7 @@ type trial struct {
 	ops     atomic.Int64
 	faults  int
 	tiers   []carrel.Tier
+	wanted  []content // of a copy's sandboxes, whose IDs are not known
 
 	mu         sync.Mutex
 	violations []string
