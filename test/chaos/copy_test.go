@@ -25,7 +25,7 @@ func moveTrial(t *trial) {
 	to := filepath.Join(t.dir, "moved")
 	t.check(os.Rename(d.dir, to))
 	old := d.dir
-	t.later(func() { killAllOf(old) })
+	t.later(func() { t.killAllOf(old) })
 	d.dir = to
 	if err := d.start(); err != nil {
 		t.fatalf("it does not start where its directory was moved to: %v", err)
@@ -67,9 +67,7 @@ func copyTrial(t *trial) {
 	}
 	sub.verify(second.svc, allowed{})
 	sub.finish(second)
-	for _, v := range sub.violations {
-		t.violate("in the copy: %s", v)
-	}
+	t.take(sub, "in the copy")
 	t.verify(d.svc, allowed{})
 	t.finish(d)
 }
@@ -97,6 +95,13 @@ func (t *trial) copied(adopt bool) *trial {
 		sub.j.addSnap(&n)
 	}
 	return sub
+}
+
+// take adds the violations that another trial found.
+func (t *trial) take(sub *trial, where string) {
+	for _, v := range sub.violations {
+		t.violate("%s: %s", where, v)
+	}
 }
 
 // sameContents wakes every sandbox of a copy. For each content that was paused there must be one.

@@ -216,6 +216,7 @@ func (d *server) reach() error {
 	if err := cmp.Or(err, keyErr, json.Unmarshal(raw, &info)); err != nil {
 		return err
 	}
+	d.t.marksOf(d.dir)
 	d.url, d.key = info.URL, strings.TrimSpace(string(key))
 	if d.svc != nil {
 		_ = d.svc.Close()
@@ -258,7 +259,7 @@ func (d *server) end() {
 			d.kill9()
 		}
 	}
-	killAllOf(d.dir)
+	d.t.killAllOf(d.dir)
 }
 
 // log returns everything that the daemon wrote.

@@ -104,10 +104,10 @@ func TestLeaks(t *testing.T) {
 		tr.populate(d)
 		id := carrel.NewID()
 		tr.check(os.MkdirAll(filepath.Join(d.dir, "sandboxes", string(id)), 0o700))
-		if left := leftovers(d.dir, nil); !slices.Contains(left, filepath.Join(d.dir, "sandboxes", string(id))) {
+		if left := tr.leftovers(d.dir, nil); !slices.Contains(left, filepath.Join(d.dir, "sandboxes", string(id))) {
 			t.Errorf("the directory of %s is left, and the search finds %v", id, left)
 		}
-		found := processesOf(d.dir)
+		found := tr.processesOf(d.dir)
 		if _, ok := found[d.cmd.Process.Pid]; !ok {
 			t.Errorf("the daemon runs, and the search finds %v", found)
 		}

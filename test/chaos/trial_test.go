@@ -37,6 +37,7 @@ type trial struct {
 	violations []string
 	notes      []string
 	cleanups   []func()
+	marks      map[string][]string // of data directories that were seen
 	skipped    string
 }
 
