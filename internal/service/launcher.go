@@ -106,6 +106,11 @@ func (la *launcher) home(ctx context.Context, rec state.Record, digest string) (
 
 // stand makes a driver build an instance. If from is nil, it starts from nothing.
 func (la *launcher) stand(ctx context.Context, b *box, drv driver.Driver, root driver.Root, from *origin) (driver.Instance, *line, error) {
+	if check := la.opts.CheckGuest; check != nil {
+		if err := check(); err != nil {
+			return nil, nil, err
+		}
+	}
 	spec := driver.Spec{ID: b.id, Root: root, Guest: la.guestImage(b, from), Dir: b.dir, Limits: b.public().Limits}
 	ctx, span := trace.Start(ctx, "driver")
 	defer span.End()

@@ -127,7 +127,7 @@ func has(ctx context.Context, svc carrel.Service, id, was carrel.ID) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", id, err)
 	}
-	res, err := c.Run(ctx, carrel.Command{Shell: "cat word"})
+	res, err := c.Run(ctx, carrel.Command{Args: []string{"/bin/cat", "word"}})
 	if err != nil {
 		return fmt.Errorf("%s: %w", id, err)
 	}

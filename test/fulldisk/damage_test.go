@@ -112,3 +112,82 @@ func damage(path string, size int64) error {
 	_, err = f.WriteAt(b[:n], size/2)
 	return err
 }
+
+// TestDamagedImages damages the images that sandboxes start from. A create from a damaged template
+// is refused with a hint. The guest's image is made again.
+func TestDamagedImages(t *testing.T) {
+	archive := miniroot.Archive(t)
+	d := daemontest.StartOn(t, t.TempDir(), archive)
+	svc := connect(t, d)
+	ctx := t.Context()
+	tmpl, err := svc.GetTemplate(ctx, "mini")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tier := range []carrel.Tier{carrel.GVisor, carrel.NS} {
+		guest := only(t, filepath.Join(d.Dir, "guest", "guest-*.erofs"))
+		if err := damage(guest, fileSize(t, guest)); err != nil {
+			t.Fatal(err)
+		}
+		speak(t, svc, tier)
+	}
+	image := filepath.Join(d.Dir, "templates", tmpl.ID, "image.erofs")
+	if err := damage(image, fileSize(t, image)); err != nil {
+		t.Fatal(err)
+	}
+	for _, tier := range []carrel.Tier{carrel.GVisor, carrel.NS} {
+		if _, err := svc.Create(ctx, options(tier)); err == nil {
+			t.Errorf("%s: a create from a damaged template succeeded", tier)
+		} else if !strings.Contains(err.Error(), "damaged") || !strings.Contains(carrel.HintOf(err), "import") {
+			t.Errorf("%s: %v, hint %q", tier, err, carrel.HintOf(err))
+		}
+	}
+	d.Kill9()
+	d.Restart()
+	svc = connect(t, d)
+	if _, err := svc.Create(ctx, options(carrel.GVisor)); err == nil {
+		t.Error("after a restart, a create from a damaged template succeeded")
+	}
+	if out, err := d.CLI("template", "import", "mini", archive).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	speak(t, svc, carrel.GVisor)
+}
+
+// speak makes a sandbox, has it say something, and ends it.
+func speak(t *testing.T, svc carrel.Service, tier carrel.Tier) {
+	t.Helper()
+	sb, err := svc.Create(t.Context(), options(tier))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := svc.Computer(t.Context(), sb.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := c.Run(t.Context(), carrel.Command{Shell: "echo alive"}); err != nil || string(res.Stdout) != "alive\n" {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if err := svc.Kill(t.Context(), sb.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+// only returns the one file of a pattern.
+func only(t *testing.T, pattern string) string {
+	t.Helper()
+	names, err := filepath.Glob(pattern)
+	if err != nil || len(names) != 1 {
+		t.Fatalf("%s: %v, %v", pattern, names, err)
+	}
+	return names[0]
+}
+
+func fileSize(t *testing.T, name string) int64 {
+	t.Helper()
+	info, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}

@@ -168,7 +168,7 @@ func pauseTight(t *testing.T, svc carrel.Service, dir string, id carrel.ID) {
 	if err != nil || res.ExitCode != 0 {
 		t.Fatalf("%+v, %v", res, err)
 	}
-	if err := os.Truncate(ballast(dir), size(t, ballast(dir))-12<<20); err != nil {
+	if err := os.Truncate(ballast(dir), fileSize(t, ballast(dir))-12<<20); err != nil {
 		t.Fatal(err)
 	}
 	least, low := left(t, dir), lowest(t, dir)
@@ -181,16 +181,6 @@ func pauseTight(t *testing.T, svc carrel.Service, dir string, id carrel.ID) {
 	}
 	checkFull(t, err)
 	fill(t, dir)
-}
-
-// size returns the size of a file.
-func size(t *testing.T, name string) int64 {
-	t.Helper()
-	info, err := os.Stat(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info.Size()
 }
 
 // checkFull checks an error that a full disk causes.

@@ -86,7 +86,11 @@ func (s *Store) make(ctx context.Context, op, name string, progress func(carrel.
 	if err = roomError(writing, err); err != nil {
 		return image.Image{}, archive.Classify(op, err)
 	}
-	size, err := keepFile(f, filepath.Join(dir, imageFile))
+	size, err := s.keepShared(ctx, f, filepath.Join(dir, imageFile))
+	if err != nil {
+		return image.Image{}, archive.Classify(op, err)
+	}
+	sums, err := writeSums(ctx, dir)
 	if err != nil {
 		return image.Image{}, archive.Classify(op, err)
 	}
@@ -98,7 +102,7 @@ func (s *Store) make(ctx context.Context, op, name string, progress func(carrel.
 	if err := ctx.Err(); err != nil {
 		return image.Image{}, archive.Classify(op, err)
 	}
-	img, err := s.commit(dir, t)
+	img, err := s.commit(dir, t, sums)
 	return img, archive.Classify(op, err)
 }
 
@@ -139,6 +143,15 @@ func (s *Store) makeDir(ctx context.Context, dir string) (_ *os.File, err error)
 	return held, nil
 }
 
+// keepShared is keepFile, but the file itself goes if another template has an equal one.
+func (s *Store) keepShared(ctx context.Context, f *os.File, name string) (int64, error) {
+	if s.share(ctx, f, name) {
+		size, err := diskSize(f)
+		return size, errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	return keepFile(f, name)
+}
+
 // keepFile makes a finished image durable under its name and returns its size on the disk.
 func keepFile(f *os.File, name string) (int64, error) {
 	err := f.Chmod(0o644)
@@ -166,18 +179,26 @@ func diskSize(f *os.File) (int64, error) {
 	return info.Size(), nil
 }
 
+// encodeManifest returns the text of template.json.
+func encodeManifest(t carrel.Template, sums string) ([]byte, error) {
+	return json.MarshalIndent(struct {
+		carrel.Template
+		Sums string `json:"sums,omitempty"`
+	}{t, sums}, "", "  ")
+}
+
 // commit writes the manifest and moves the name to the template. From then on the template exists.
-func (s *Store) commit(dir string, t carrel.Template) (image.Image, error) {
+func (s *Store) commit(dir string, t carrel.Template, sums string) (image.Image, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := &entry{Image: image.Image{Template: t, Path: filepath.Join(dir, imageFile)}}
+	e := &entry{Sums: sums, Image: image.Image{Template: t, Path: filepath.Join(dir, imageFile)}}
 	for _, other := range s.byID {
 		// The newest template of a name counts, so be newer even if the clock went back.
 		if other.own() == e.own() && !other.Created.Before(e.Created) {
 			e.Created = other.Created.Add(1)
 		}
 	}
-	raw, err := json.MarshalIndent(e.Template, "", "  ")
+	raw, err := encodeManifest(e.Template, sums)
 	if err != nil {
 		return image.Image{}, err
 	}
