@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/datadir"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/hostdoor"
+	"github.com/carrel-dev/carrel/internal/image/registry"
 	"github.com/carrel-dev/carrel/internal/image/store"
 	"github.com/carrel-dev/carrel/internal/pki"
 	"github.com/carrel-dev/carrel/internal/service"
@@ -196,12 +198,23 @@ func (a *Assembly) openStores(ctx context.Context) (err error) {
 		return err
 	}
 	a.closing(a.state.Close)
-	a.images, err = store.Open(ctx, store.Options{Dir: filepath.Join(a.cfg.DataDir, "templates"), CacheDir: a.cfg.CacheDir, Logger: a.log})
+	a.images, err = store.Open(ctx, store.Options{Dir: filepath.Join(a.cfg.DataDir, "templates"), CacheDir: a.cfg.CacheDir,
+		Registries: a.registries(), LayerCache: cmp.Or(a.cfg.Registries.LayerCache, -1), Logger: a.log})
 	if err != nil {
 		return err
 	}
 	a.closing(a.images.Close)
 	return a.openSnapshots(ctx, filepath.Join(a.dir, "snapshots"))
+}
+
+// registries is the access to registries of images.
+func (a *Assembly) registries() registry.Config {
+	r := a.cfg.Registries
+	out := registry.Config{Allow: r.Allow, Offline: r.Offline, Layout: r.ImageStore}
+	for _, m := range r.MirrorList() {
+		out.Mirrors = append(out.Mirrors, registry.Mirror{Host: m[0], URL: m[1]})
+	}
+	return out
 }
 
 // openSnapshots opens the snapshot store. Hot copies are in dir; the configuration says where packs
@@ -239,6 +252,7 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 		Domain: c.Domain, DefaultTier: a.Tier, DefaultTemplate: c.DefaultTemplate,
 		Limits: c.Limits, MaxLimits: c.MaxLimits, DefaultTimeout: c.DefaultTimeout, MaxTimeout: c.MaxTimeout,
 		Traces:       a.opts.Traces,
+		OnUpgrade:    service.OnUpgrade(c.OnUpgrade),
 		MaxSandboxes: c.MaxSandboxes, MaxPaused: c.MaxPaused, KillOnClose: a.opts.KillOnClose, Logger: a.log,
 		Warm: warmOptions(c.Warm), LostReason: a.lost,
 		MaxStarting: c.MaxStarting, MaxQueued: c.MaxQueued, MaxWait: c.MaxWait, Room: a.room(),

@@ -113,7 +113,8 @@ func (a *Assembly) openReal(ctx context.Context) (drivers []driver.Driver) {
 		a.lack("ns", carrel.NS, err)
 		return nil
 	}
-	gopts := gvisor.Options{Options: a.hosted("gvisor"), Blanks: a.cfg.BlankSentries}
+	gopts := gvisor.Options{Options: a.hosted("gvisor"), Blanks: a.cfg.BlankSentries,
+		Kernels: filepath.Join(a.dir, "kernels")}
 	if gopts.Executable, err = a.opts.Lasting.Sentry(filepath.Join(a.cfg.CacheDir, "sentry")); err != nil {
 		a.log.Info("sandboxes' kernels run this whole binary, which takes them longer to start", "err", err)
 	}

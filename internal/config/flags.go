@@ -34,6 +34,7 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	f.StringVar(&c.LogLevel, "log-level", c.LogLevel, "debug, info, warn or error")
 	c.ingressFlags(f)
 	c.snapshotFlags(f)
+	c.registryFlags(f)
 	c.wireFlags(f)
 }
 
@@ -55,6 +56,7 @@ func (c *Config) snapshotFlags(f *pflag.FlagSet) {
 	f.Var((*Size)(&c.SnapshotQuota), "snapshot-quota", "what they may take on this machine's disk, such as 200GiB (0: no bound)")
 	f.Var((*Size)(&c.SnapshotCache), "snapshot-cache", "what of it may be uncompressed copies, for quick restoring")
 	f.IntVar(&c.MaxPaused, "max-paused", c.MaxPaused, "how many sandboxes may be paused at once (0: no bound)")
+	f.StringVar(&c.OnUpgrade, "on-upgrade", c.OnUpgrade, "how memory is saved of a sandbox that another build started: keep (that build's kernel is kept, and restores it), files (files only) or refuse")
 }
 
 // wireFlags adds the flags for traffic out of sandboxes.

@@ -27,7 +27,7 @@ func Doctor(ctx context.Context, cfg config.Config) ([]DoctorRow, error) {
 	defer os.RemoveAll(scratch)
 	problem, hint, identityErr := datadir.Inspect(cfg.DataDir)
 	cfg.DataDir = filepath.Join(scratch, "data")
-	checks, err := assembly.Examine(ctx, assembly.Options{Config: cfg, Lasting: lasting(cfg, slog.New(slog.DiscardHandler)), Log: slog.New(slog.DiscardHandler)})
+	checks, err := assembly.Examine(ctx, assembly.Options{Config: cfg, Lasting: lasting(cfg, nil, slog.New(slog.DiscardHandler)), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}

@@ -103,6 +103,7 @@ func (r *recovery) recoverOne(ctx context.Context, rec state.Record) (kept bool,
 		inst, err = drv.Recover(ctx, rec.Handle)
 		if err != nil && !errors.Is(err, carrel.NotFound) {
 			log.Error("a sandbox could not be adopted and is left alone", "err", err)
+			r.archive.builds.leave(id, err)
 			if rec.Sandbox.State == carrel.Paused { // its state does not depend on the instance
 				r.recoverPaused(ctx, rec, nil)
 			}

@@ -137,8 +137,34 @@ func StartAs(t testing.TB, uid int, extra ...string) *Daemon {
 	return d
 }
 
-// begin starts the daemon for the first time.
+// StartOn is Start in a directory that the test made, perhaps on a filesystem of its own. The
+// daemon does not make the base template. It imports this archive as the template "mini", which is
+// its default.
+func StartOn(t testing.TB, dir, archive string, extra ...string) *Daemon {
+	t.Helper()
+	bin, err := filepath.Abs("../../bin/carrel")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Daemon{t: t, Bin: bin, Dir: dir}
+	d.prepare(append(extra, "--default-template", "mini", "--cache-dir", t.TempDir()))
+	if out, err := d.CLI("template", "import", "mini", archive).CombinedOutput(); err != nil {
+		t.Fatalf("import: %v\n%s\n%s", err, out, d.log)
+	}
+	return d
+}
+
+// begin starts the daemon for the first time, and waits for its base template.
 func (d *Daemon) begin(extra []string) {
+	d.t.Helper()
+	d.prepare(extra)
+	if out, err := d.CLI("template", "inspect", "base").CombinedOutput(); err != nil {
+		d.t.Fatalf("base template: %v\n%s\n%s", err, out, d.log)
+	}
+}
+
+// prepare starts the daemon for the first time.
+func (d *Daemon) prepare(extra []string) {
 	d.t.Helper()
 	port := freePort(d.t)
 	for i, a := range extra {
@@ -148,9 +174,6 @@ func (d *Daemon) begin(extra []string) {
 	d.args = append([]string{"--data-dir", d.Dir, "serve", "--listen", "127.0.0.1:" + port}, warmless(extra)...)
 	d.launch()
 	d.t.Cleanup(d.stop)
-	if out, err := d.CLI("template", "inspect", "base").CombinedOutput(); err != nil {
-		d.t.Fatalf("base template: %v\n%s\n%s", err, out, d.log)
-	}
 }
 
 // command returns a run of the binary by the daemon's user.

@@ -69,6 +69,7 @@ type Store struct {
 	closed  bool
 	entries map[carrel.SnapshotID]*entry
 	drafts  map[carrel.SnapshotID]bool
+	claims  map[string]int64           // room on the disk that drafts have asked for, by their names
 	gone    map[carrel.SnapshotID]bool // deleted, even if an object store still lists it
 	packing *packing                   // the snapshot being packed now
 	pending []carrel.SnapshotID        // to be packed, oldest first
@@ -131,7 +132,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	}
 	s := &Store{
 		opts: opts, log: opts.Log, bg: make(chan struct{}, 1), wake: make(chan struct{}, 1),
-		entries: map[carrel.SnapshotID]*entry{}, drafts: map[carrel.SnapshotID]bool{},
+		entries: map[carrel.SnapshotID]*entry{}, drafts: map[carrel.SnapshotID]bool{}, claims: map[string]int64{},
 		gone: map[carrel.SnapshotID]bool{},
 	}
 	for _, d := range []string{"", dirDrafts, dirHot, dirPacked, dirDeleted, dirIndex, dirTrash} {
