@@ -84,6 +84,9 @@ func (a *Assembly) collect(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+		if err := a.Service.CollectBuilds(ctx); err != nil && ctx.Err() == nil {
+			a.log.Warn("drop kept builds", "err", err, "hint", carrel.HintOf(err))
+		}
 		switch got, err := a.Snapshots.GC(ctx); {
 		case ctx.Err() != nil:
 		case err != nil:

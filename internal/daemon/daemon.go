@@ -226,7 +226,7 @@ func (d *Daemon) openDoors() {
 		Service: d.parts.Access, Callers: d.callers, Version: version.Version, Limits: d.cfg.Limits, MaxTimeout: d.cfg.MaxTimeout,
 		Snapshots: d.parts.Snapshots, Rekey: d.parts.Vault.Rekey, DefaultNetwork: d.network,
 		Admission: d.parts.Service.Admission,
-		Doctor:    func(ctx context.Context) ([]api.DriverReport, error) { return rows(d.parts.Examine(ctx)), nil },
+		Doctor:    d.doctor,
 		Ready:     d.ready.Load, Done: d.stopping, Log: d.log,
 	})
 	d.server = newServer(gw.Wrap(d.publish(control)), d.log)

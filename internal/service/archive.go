@@ -29,6 +29,7 @@ type archive struct {
 	launcher *launcher
 	resolver *resolver
 	lost     *lostAndFound
+	builds   *builds
 }
 
 // loadIndex reads the records. It removes contents that have a tombstone: their deletion was asked
@@ -83,7 +84,8 @@ func (ar *archive) findSnapshot(ctx context.Context, op, idOrName string) (state
 }
 
 // keep has the driver write the present moment of a sandbox, and makes it durable. No record names
-// it yet. The caller holds box.turn.
+// it yet. The caller holds box.turn. If the memory can't be saved because of the sandbox's build,
+// keep may save the files only.
 func (ar *archive) keep(ctx context.Context, b *box, w wish) (state.SnapshotRecord, error) {
 	b.mu.Lock()
 	inst := b.inst
@@ -95,6 +97,9 @@ func (ar *archive) keep(ctx context.Context, b *box, w wish) (state.SnapshotReco
 	case !ok:
 		return state.SnapshotRecord{}, &carrel.Error{Kind: carrel.Unsupported,
 			Err: fmt.Errorf("sandboxes of tier %s have no snapshots", b.public().Tier)}
+	}
+	if err := ar.builds.fit(ctx, inst, &w); err != nil {
+		return state.SnapshotRecord{}, err
 	}
 	id := carrel.NewSnapshotID()
 	draft, err := ar.opts.Snapshots.Begin(ctx, id)
@@ -133,6 +138,9 @@ func (ar *archive) keep(ctx context.Context, b *box, w wish) (state.SnapshotReco
 		return state.SnapshotRecord{}, err
 	}
 	sr.Snapshot.Size = m.Size
+	if drv, err := ar.opts.Drivers.Get(sr.Snapshot.Tier); err == nil {
+		ar.builds.shareLater(drv, info)
+	}
 	if err := failpoint.Hit(pointCommitted); err != nil {
 		ar.scrap(id)
 		return state.SnapshotRecord{}, err
@@ -169,7 +177,7 @@ func (ar *archive) describe(rec state.Record, id carrel.SnapshotID, info driver.
 		sn.Names = []string{w.name}
 	}
 	rec.Handle, rec.Wake, rec.Paused, rec.Sound = nil, false, "", false
-	return state.SnapshotRecord{Snapshot: sn, Record: rec}
+	return state.SnapshotRecord{Snapshot: sn, Record: rec, Build: info.Build}
 }
 
 // scrap removes the content of a snapshot that has no record. If that fails, the service tries

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -74,6 +75,31 @@ func Start(t testing.TB, extra ...string) *Daemon {
 	d := &Daemon{t: t, Bin: bin, Dir: t.TempDir()}
 	d.begin(extra)
 	return d
+}
+
+// StartIn is Start on an existing data directory, such as a copy of another daemon's.
+func StartIn(t testing.TB, dir string, extra ...string) *Daemon {
+	t.Helper()
+	bin, err := filepath.Abs("../../bin/carrel")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = os.Remove(filepath.Join(dir, "daemon.json")) // the original's
+	d := &Daemon{t: t, Bin: bin, Dir: dir}
+	d.begin(extra)
+	return d
+}
+
+// RestartIn starts the daemon again, on the directory to which its own was moved, with additional
+// arguments of carrel serve.
+func (d *Daemon) RestartIn(dir string, extra ...string) {
+	d.t.Helper()
+	d.Dir, d.args[1] = dir, dir
+	args := d.args
+	d.args = append(slices.Clone(args), extra...)
+	_ = os.Remove(filepath.Join(dir, "daemon.json"))
+	d.launch()
+	d.args = args
 }
 
 // StartBin is Start with another binary, and with additional environment variables.

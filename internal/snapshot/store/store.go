@@ -199,6 +199,17 @@ func (s *Store) loadMachine() error {
 	return atomicfile.Write(s.path("machine"), []byte(s.machine+"\n"), 0o600)
 }
 
+// Separate gives the copy of a store's directory a name of its own. Otherwise two stores would take
+// each other's packs in shared blobs for their own. No Store may be open on the directory.
+func Separate(dir string) error {
+	for _, name := range []string{"machine", rewritingFile} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !os.IsNotExist(err) {
+			return classify("separate snapshot store", "", err)
+		}
+	}
+	return nil
+}
+
 func validMachine(name string) bool {
 	return len(name) == 17 && name[0] == 'm' && !strings.ContainsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
