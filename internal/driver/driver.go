@@ -269,6 +269,13 @@ type Restorer interface {
 	SnapshotFiles(ctx context.Context, dir string, info SnapshotInfo, spec Spec) (io.ReadCloser, error)
 }
 
+// Rouser is an optional part of an Instance. A program inside may stop the guest's own process, as
+// with SIGSTOP.
+type Rouser interface {
+	// Rouse makes the guest's process go on. It does nothing to one that runs.
+	Rouse(ctx context.Context) error
+}
+
 // Versioned is an optional part of an Instance. Memory that it saves can be restored only by the
 // build that started it.
 type Versioned interface {
