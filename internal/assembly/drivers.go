@@ -75,7 +75,11 @@ func (a *Assembly) passingDrivers() []driver.Driver {
 
 // hosted returns the options of a driver with real processes.
 func (a *Assembly) hosted(name string) hosted.Options {
-	return hosted.Options{Root: filepath.Join(a.dir, driversDir, name), Network: a.wire, Log: a.log}
+	o := hosted.Options{Root: filepath.Join(a.dir, driversDir, name), Network: a.wire, Log: a.log}
+	if a.home != nil {
+		o.Identity, o.Home = a.home.ID, a.dir
+	}
+	return o
 }
 
 // lastingDrivers returns the drivers of a lasting service. It leaves out those that can't be made.

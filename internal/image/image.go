@@ -50,7 +50,9 @@ type Store interface {
 	// ImportDir makes a template from a directory of this machine.
 	ImportDir(ctx context.Context, name, dir string, progress func(carrel.Progress)) (Image, error)
 	// Pull makes a template from an image in a registry.
-	Pull(ctx context.Context, name, ref string, progress func(carrel.Progress)) (Image, error)
+	Pull(ctx context.Context, name string, opts carrel.PullOptions, progress func(carrel.Progress)) (Image, error)
+	// Push sends the template with an ID to a registry. Errors: as carrel.Registries.
+	Push(ctx context.Context, id string, opts carrel.PushOptions, progress func(carrel.Progress)) (carrel.Pushed, error)
 	// Files opens an image for reading single files. path is its EROFS file or a link to it.
 	// Errors: NotFound, Invalid (no such image).
 	Files(ctx context.Context, path string) (Files, error)

@@ -107,6 +107,9 @@ func (ar *archive) keep(ctx context.Context, b *box, w wish) (state.SnapshotReco
 		return state.SnapshotRecord{}, err
 	}
 	defer func() { _ = draft.Discard() }() // does nothing after a commit
+	if err := draft.Reserve(ar.sizeToKeep(ctx, inst, b.public().Tier, w.filesOnly)); err != nil {
+		return state.SnapshotRecord{}, err
+	}
 	// A service that dies between the content and its record must not leave the content for ever.
 	// This write takes its time beside the driver's work.
 	buried := make(chan error, 1)
@@ -143,6 +146,23 @@ func (ar *archive) keep(ctx context.Context, b *box, w wish) (state.SnapshotReco
 		return state.SnapshotRecord{}, err
 	}
 	return sr, nil
+}
+
+// sizeToKeep estimates how many bytes a driver writes for a snapshot. A sandbox that can't be
+// measured counts as empty: the driver then meets the full disk itself.
+func (ar *archive) sizeToKeep(ctx context.Context, inst driver.Instance, tier carrel.Tier, filesOnly bool) int64 {
+	st, err := inst.Stats(ctx)
+	if err != nil {
+		return 0
+	}
+	size := st.Disk
+	if d, err := ar.opts.Drivers.Get(tier); err == nil && d.Info().Capabilities.MemorySnapshot {
+		size += max(0, st.Memory-st.MemoryCache)
+		if filesOnly { // the memory is written, too, and read from there
+			size += st.Disk
+		}
+	}
+	return size
 }
 
 // describe builds the record of a snapshot.

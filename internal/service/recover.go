@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -135,7 +136,7 @@ func (r *recovery) recoverOne(ctx context.Context, rec state.Record) (kept bool,
 		if r.pausedLater(ctx, rec) {
 			return false, nil
 		}
-		return false, r.bury(ctx, rec, verdict{carrel.EndLost, "it was gone when the service came back: " + gone.Error()})
+		return false, r.bury(ctx, rec, verdict{carrel.EndLost, cmp.Or(r.opts.LostReason, "it was gone when the service came back: "+gone.Error())})
 	}
 	if f, ok := driver.As[driver.Freezer](inst); ok { // the earlier service died during a pause
 		if err := f.Thaw(ctx); err != nil {

@@ -143,6 +143,9 @@ type Options struct {
 	ReadyTimeout time.Duration
 	// Warm keeps sandboxes ready. Zero keeps none.
 	Warm WarmOptions
+	// LostReason says why recorded sandboxes are gone, if this service knows it. "" is the usual
+	// reason: the machine or the sandbox was stopped.
+	LostReason string
 	// OnUpgrade says how the memory of sandboxes of other builds is saved; "" is UpgradeKeep.
 	OnUpgrade OnUpgrade
 	// KillOnClose ends every sandbox at Close. Without it, sandboxes live on and the next Service

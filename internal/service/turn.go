@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"syscall"
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/shortage"
 )
 
 // interrupt asks the operation that holds box.turn to give up.
@@ -70,11 +70,16 @@ func (b *box) setState(from, to carrel.State) bool {
 	return true
 }
 
-const hintDisk = "the host's disk is full: free some of it, or delete snapshots"
-
-// diskFull reports whether an error means that the host's disk is full.
-func diskFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+// lacking sets the kind, the field and the hint of an error that means that the machine lacks
+// something.
+func lacking(out *carrel.Error) {
+	field, hint := shortage.Of(out.Err)
+	if field == "" && out.Kind == carrel.Internal {
+		field, hint = shortage.Now(out.Err)
+	}
+	if field != "" {
+		out.Kind, out.Field, out.Hint = carrel.Exhausted, field, hint
+	}
 }
 
 // momentError gives the error of a snapshot operation its final form.
@@ -88,9 +93,7 @@ func (b *box) momentError(ctx context.Context, op string, err error) error {
 	if err == error(inner) && inner.Op == "" { // it names this operation already
 		out.Err = inner.Err
 	}
-	if diskFull(err) {
-		out.Kind, out.Hint = carrel.Exhausted, hintDisk
-	}
+	lacking(out)
 	switch cause := context.Cause(ctx); {
 	case cause == nil:
 	case errors.Is(cause, errKilled):

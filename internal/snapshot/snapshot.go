@@ -102,6 +102,9 @@ type BuildStore interface {
 type Draft interface {
 	// Dir is the directory for the driver's files. It is empty and has mode 0700.
 	Dir() string
+	// Reserve makes sure that the disk has room for this many bytes more, also beside other drafts
+	// that are being written. It writes nothing. Error: Exhausted.
+	Reserve(size int64) error
 	// WriteBack sends data to the disk while the driver writes it into Dir, until the caller calls
 	// stop. Commit then waits for less.
 	WriteBack() (stop func())

@@ -158,6 +158,6 @@ func (d *Driver) sandboxUID(id carrel.ID) int {
 	if !d.root {
 		return os.Geteuid()
 	}
-	sum := sha256.Sum256([]byte(id))
+	sum := sha256.Sum256([]byte(d.opts.Identity + string(id))) // a copy's sandbox may have the same ID
 	return firstUID + int(binary.BigEndian.Uint32(sum[:4])%uids)
 }

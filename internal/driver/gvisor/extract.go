@@ -42,7 +42,7 @@ func (d *Driver) startConfined(p *program, name string, limits carrel.Limits, fi
 		return nil, err
 	}
 	w := &work{group: group, cmd: exec.Command(p.path)}
-	w.cmd.Args = []string{name, "--root=" + d.opts.Root, "-"} // the root is for Sweep
+	w.cmd.Args = []string{name, d.opts.RootArg(), "-"} // the root is for Sweep
 	w.cmd.Env, w.cmd.Dir = []string{sentryEnv}, "/"
 	w.cmd.Stderr = &limitedWriter{w: &w.stderr, left: hosted.MaxWords}
 	w.cmd.Stdin, w.cmd.ExtraFiles = p.null, files

@@ -175,7 +175,7 @@ func (d *Driver) flags() []string {
 
 // flagsOf is flags for the settings of another build.
 func (d *Driver) flagsOf(fixed []string) []string {
-	return append([]string{"--root=" + d.opts.Root}, fixed...)
+	return append([]string{d.opts.RootArg()}, fixed...)
 }
 
 // addFiles donates the images and the file that holds the sandbox's writes.

@@ -35,7 +35,7 @@ func (s *spawner) get(d *Driver) *spawn.Spawner {
 	s.next = time.Now().Add(spawnerRest)
 	cmd := exec.Command(d.program.path)
 	cmd.Env, cmd.Dir, cmd.Stdin = []string{sentryEnv}, "/", d.program.null // see openProgram
-	now, err := spawn.Start(cmd, "--root="+d.opts.Root)
+	now, err := spawn.Start(cmd, d.opts.RootArg())
 	if err != nil {
 		d.log.Warn("sandboxes are started by the daemon itself", "err", err)
 		return nil

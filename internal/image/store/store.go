@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,13 +15,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
-
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/atomicfile"
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/image/archive"
 	"github.com/carrel-dev/carrel/internal/image/hostbase"
+	"github.com/carrel-dev/carrel/internal/image/registry"
 )
 
 // The IDs of the built-in templates. They never change.
@@ -45,20 +43,22 @@ type Options struct {
 	// Base says how to make the built-in base.
 	Base   hostbase.Options
 	Logger *slog.Logger
-	// Keychain finds registry credentials; nil uses docker's configuration.
-	Keychain authn.Keychain
-	// Transport carries requests to registries; nil is the default one.
-	Transport http.RoundTripper
+	// Registries is the access to registries. Its Cache and Logger are the store's.
+	Registries registry.Config
+	// LayerCache bounds the kept layers of pulled images, in bytes; 0 is 4 GiB, a negative one keeps
+	// none.
+	LayerCache int64
 	// Now replaces time.Now in tests.
 	Now func() time.Time
 }
 
 // Store keeps templates in a directory.
 type Store struct {
-	opts   Options
-	limits archive.Limits
-	base   *base
-	lock   *os.File // DIR/.lock
+	opts       Options
+	limits     archive.Limits
+	base       *base
+	registries *registry.Client
+	lock       *os.File // DIR/.lock
 
 	mu   sync.Mutex
 	byID map[string]*entry
@@ -103,6 +103,12 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
+	opts.Registries.Cache = registry.NewCache(filepath.Join(opts.CacheDir, "layers"), opts.LayerCache, opts.Logger)
+	opts.Registries.Logger = opts.Logger
+	registries, err := registry.New(opts.Registries)
+	if err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, archive.Classify(op, err)
 	}
@@ -110,7 +116,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, archive.Classify(op, err)
 	}
-	s := &Store{opts: opts, lock: lock, byID: map[string]*entry{}, base: newBase(opts),
+	s := &Store{opts: opts, lock: lock, registries: registries, byID: map[string]*entry{}, base: newBase(opts),
 		limits: archive.Limits{MaxBytes: opts.MaxBytes, MaxEntries: opts.MaxEntries}}
 	if err := s.load(ctx); err != nil {
 		_ = lock.Close()
@@ -214,6 +220,7 @@ func removeTemplate(dir string) error {
 
 // Close releases the store. Images in use stay usable.
 func (s *Store) Close() error {
+	s.registries.Close()
 	return errors.Join(s.base.close(), closeOnce(s.lock))
 }
 
