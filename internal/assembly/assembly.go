@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/access"
@@ -112,6 +113,7 @@ type Assembly struct {
 	late       service.Late    // the service, for the wire
 	door       hostdoor.Late   // requests from sandboxes to this host
 	guest      string          // the guest's image; "" if the drivers know it
+	collected  time.Time       // the last collection's end; of the goroutine that collects
 	guestCheck *guestCheck     // of that image; nil for none
 	keeperless bool            // no keeper is started
 	missing    []service.Check // drivers that could not be made

@@ -153,11 +153,25 @@ func (li *lifecycle) forget(ctx context.Context, b *box, v verdict, lived bool) 
 	}
 	b.save.Unlock()
 	wg.Go(func() { li.networks.revoke(ctx, rec.Sandbox) })
+	wg.Go(func() { li.clearGroups(ctx, rec.Sandbox) })
 	wg.Wait()
 	li.archive.dropOf(ctx, b.id)
 	li.expiry.remove(b)
 	li.table.remove(b, rec.Sandbox, v, lived)
 	close(b.gone)
+}
+
+// clearGroups removes control groups that no handle of an ended sandbox named.
+func (li *lifecycle) clearGroups(ctx context.Context, sb carrel.Sandbox) {
+	drv, err := li.opts.Drivers.Get(sb.Tier)
+	if err != nil {
+		return
+	}
+	if c, ok := driver.As[driver.GroupClearer](drv); ok {
+		if err := c.ClearGroups(ctx, sb.ID); err != nil {
+			li.log.Warn("a control group of an ended sandbox stays", "sandbox", sb.ID, "err", err)
+		}
+	}
 }
 
 // watch ends a sandbox whose instance stopped by itself. A pause also stops the instance, but does

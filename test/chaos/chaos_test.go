@@ -30,6 +30,7 @@ var kinds = []kind{
 	{"s3", false, s3Trial},
 	{"backup", false, backupTrial},
 	{"sdk", false, sdkTrial},
+	{"builds", false, buildsTrial},
 }
 
 // chosen returns the kinds that the flags name.

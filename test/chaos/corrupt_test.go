@@ -77,8 +77,7 @@ func (t *trial) kindsOfFiles(dir string) map[string][]string {
 // corruptTrial damages one file after another, of each kind in turn, while the daemon is stopped.
 // What the file held may be lost, and nothing else, and a request for it says so.
 func corruptTrial(t *trial) {
-	// Its own cache: images there are the same files as some in the data directory.
-	d := t.serve(setup{args: []string{"--cache-dir", filepath.Join(t.dir, "cache")}})
+	d := t.serve(setup{})
 	t.populate(d)
 	cases := 6
 	weak := map[string]bool{} // snapshots whose packed copy may be damaged

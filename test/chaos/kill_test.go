@@ -50,7 +50,7 @@ func (t *trial) busy(operations int) {
 
 // killTrial kills a daemon of root with sandboxes of each tier.
 func killTrial(t *trial) {
-	d := t.serve(setup{})
+	d := t.serve(setup{base: true})
 	t.killRounds(d, 3)
 	t.finish(d)
 }
@@ -132,7 +132,7 @@ func userTrial(t *trial) {
 	if os.Geteuid() != 0 {
 		t.skip("only root can become another user")
 	}
-	d := t.serve(setup{uid: userID})
+	d := t.serve(setup{uid: userID, base: true})
 	t.killRounds(d, 2)
 	t.finish(d)
 }

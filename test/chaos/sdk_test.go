@@ -45,7 +45,7 @@ type sdkLine struct {
 // sdkTrial kills the daemon while programs with E2B's Python SDK work.
 func sdkTrial(t *trial) {
 	python := t.python()
-	d := t.serve(setup{})
+	d := t.serve(setup{base: true})
 	for round := range 2 {
 		t.calm.Store(true)
 		var wg sync.WaitGroup

@@ -31,11 +31,13 @@ type trial struct {
 	ops     atomic.Int64
 	faults  int
 	tiers   []carrel.Tier
+	wanted  []content // of a copy's sandboxes, whose IDs are not known
 
 	mu         sync.Mutex
 	violations []string
 	notes      []string
 	cleanups   []func()
+	marks      map[string][]string // of data directories that were seen
 	skipped    string
 }
 

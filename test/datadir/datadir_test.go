@@ -393,6 +393,7 @@ func tmpfs(t *testing.T) string {
 // TestOtherHost is a directory that has come to another host with its disk: the inodes are the same.
 func TestOtherHost(t *testing.T) {
 	h := build(t, carrel.GVisor)
+	must(t, "end what does not come along", connect(t, h.d).Kill(t.Context(), h.running))
 	h.d.Terminate()
 	name := filepath.Join(h.d.Dir, datadir.File)
 	was, err := datadir.Read(h.d.Dir)
