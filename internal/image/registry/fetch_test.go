@@ -378,6 +378,17 @@ func TestMirrors(t *testing.T) {
 	if _, _, err := fetchWith(t, carrel.PullOptions{Image: upstream.host + "/team/app:1", Credentials: own}, cfg); err != nil || leaked.Load() {
 		t.Errorf("%v, leaked %t", err, leaked.Load())
 	}
+	// The operator's are for the operator only.
+	for _, operator := range []bool{false, true} {
+		leaked.Store(false)
+		_, _, err := fetch(t, upstream.host+"/team/app:1", func(c *pull.Config, r *pull.Request) {
+			cfg(c, r)
+			c.Keychain, r.Operator = keychain{mirror.host, "sesame"}, operator
+		})
+		if err != nil || leaked.Load() != operator {
+			t.Errorf("operator %t: %v, credentials sent: %t", operator, err, leaked.Load())
+		}
+	}
 	if _, err := pull.New(pull.Config{Mirrors: []pull.Mirror{{"a b", "https://x.test"}}}); err == nil {
 		t.Error("a mirror of no registry")
 	}
