@@ -5,7 +5,8 @@
 //
 //	DIR/<id>/image.erofs     the root filesystem, 0644: sentries get it as an open file
 //	DIR/<id>/template.json   the manifest
-//	CACHE/base-<fingerprint>/image.erofs, template.json
+//	DIR/<id>/image.sums      a checksum of each megabyte of the image, see sums.go
+//	CACHE/base-<fingerprint>/image.erofs, template.json, image.sums
 //
 // A template is made in its directory, under a lock. image.erofs is fsynced, and then template.json
 // appears in one rename. From that rename on the template exists. A directory without template.json
