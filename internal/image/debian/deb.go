@@ -1,0 +1,4 @@
+package debian
+
+// maxDeb bounds one package.
+const maxDeb = 2 << 30
