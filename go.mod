@@ -53,6 +53,7 @@ require (
 require (
 	github.com/cpuguy83/go-md2man/v2 v2.0.7 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
+	github.com/mikelolasagasti/xz v1.0.1 // indirect
 	github.com/russross/blackfriday/v2 v2.1.0 // indirect
 )
 

@@ -51,6 +51,9 @@ type Store interface {
 	ImportDir(ctx context.Context, name, dir string, progress func(carrel.Progress)) (Image, error)
 	// Pull makes a template from an image in a registry.
 	Pull(ctx context.Context, name, ref string, progress func(carrel.Progress)) (Image, error)
+	// Make makes the built-in template with a name ahead of its first use. Errors: NotFound,
+	// Unavailable (its parts can't be had).
+	Make(ctx context.Context, name string, progress func(carrel.Progress)) (Image, error)
 	// Files opens an image for reading single files. path is its EROFS file or a link to it.
 	// Errors: NotFound, Invalid (no such image).
 	Files(ctx context.Context, path string) (Files, error)

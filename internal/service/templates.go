@@ -62,9 +62,17 @@ func (t *templates) PullTemplate(ctx context.Context, name, ref string, progress
 		return carrel.Template{}, err
 	}
 	defer pass.Done(nil)
-	img, err := t.opts.Images.Pull(ctx, name, ref, progress)
+	img, err := t.made(ctx, name, ref, progress)
 	t.templatesChanged()
 	return img.Template, err
+}
+
+// made pulls an image, or makes a built-in template if there is no image.
+func (t *templates) made(ctx context.Context, name, ref string, progress func(carrel.Progress)) (image.Image, error) {
+	if ref == "" {
+		return t.opts.Images.Make(ctx, name, progress)
+	}
+	return t.opts.Images.Pull(ctx, name, ref, progress)
 }
 
 // UpdateTemplate implements carrel.Templates.

@@ -18,6 +18,8 @@ type Importer struct {
 	NewFile func() (*os.File, error)
 	Limits  Limits
 	Meter   *image.Meter
+	// Built is the time of the image and of files without one; zero is the present.
+	Built time.Time
 }
 
 // Stream imports an archive: a root filesystem or an exported image.
@@ -108,7 +110,11 @@ func (i Importer) make(ctx context.Context, build func(*Tree) (*Result, error)) 
 	}
 	i.Meter.Flush()
 	i.Meter.Stage(image.StageWrite, 0)
-	size, err := w.Finish(t.Root, time.Now())
+	built := i.Built
+	if built.IsZero() {
+		built = time.Now()
+	}
+	size, err := w.Finish(t.Root, built)
 	if err != nil {
 		return nil, nil, Classify(op, err)
 	}

@@ -43,7 +43,12 @@ type Options struct {
 	MaxBytes   int64
 	MaxEntries int64
 	// Base says how to make the built-in base.
-	Base   hostbase.Options
+	Base hostbase.Options
+	// BuiltIns are more built-in templates.
+	BuiltIns []image.BuiltIn
+	// NoFirstUse makes them only by Make, and not at their first use.
+	NoFirstUse bool
+
 	Logger *slog.Logger
 	// Keychain finds registry credentials; nil uses docker's configuration.
 	Keychain authn.Keychain
@@ -55,13 +60,15 @@ type Options struct {
 
 // Store keeps templates in a directory.
 type Store struct {
-	opts   Options
-	limits archive.Limits
-	base   *base
-	lock   *os.File // DIR/.lock
+	opts     Options
+	limits   archive.Limits
+	base     *cached
+	builtIns *builtIns
+	lock     *os.File // DIR/.lock
 
 	mu   sync.Mutex
 	byID map[string]*entry
+	lent map[string]image.Image // by ID
 }
 
 var _ image.Store = (*Store)(nil)
@@ -110,9 +117,14 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, archive.Classify(op, err)
 	}
-	s := &Store{opts: opts, lock: lock, byID: map[string]*entry{}, base: newBase(opts),
+	s := &Store{opts: opts, lock: lock, byID: map[string]*entry{}, lent: map[string]image.Image{}, base: newBase(opts), builtIns: newBuiltIns(opts),
 		limits: archive.Limits{MaxBytes: opts.MaxBytes, MaxEntries: opts.MaxEntries}}
-	if err := s.load(ctx); err != nil {
+	err = s.load(ctx)
+	if err == nil {
+		err = s.openBuiltIns(ctx)
+	}
+	if err != nil {
+		_ = s.builtIns.close()
 		_ = lock.Close()
 		return nil, archive.Classify(op, err)
 	}
@@ -214,7 +226,7 @@ func removeTemplate(dir string) error {
 
 // Close releases the store. Images in use stay usable.
 func (s *Store) Close() error {
-	return errors.Join(s.base.close(), closeOnce(s.lock))
+	return errors.Join(s.builtIns.close(), s.base.close(), closeOnce(s.lock))
 }
 
 func closeOnce(f *os.File) error {
@@ -224,9 +236,15 @@ func closeOnce(f *os.File) error {
 	return nil
 }
 
-// List returns all templates, by name.
+// List returns all templates, by name. A built-in template other than base and sim is in it once it
+// has been made.
 func (s *Store) List(ctx context.Context) ([]image.Image, error) {
 	all := []image.Image{s.base.listed(), simTemplate()}
+	for _, t := range s.builtIns.all {
+		if img := t.listed(); img.Path != "" {
+			all = append(all, img)
+		}
+	}
 	s.mu.Lock()
 	for _, t := range s.byID {
 		if !t.old {
@@ -246,15 +264,21 @@ func (s *Store) ByID(id string) (carrel.Template, bool) {
 	case SimID:
 		return simTemplate().Template, true
 	}
+	if t := s.builtIns.find(id, ""); t != nil {
+		return t.listed().Template, true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t := s.byID[id]; t != nil {
 		return t.Template, true
 	}
-	return carrel.Template{}, false
+	img, ok := s.lent[id]
+	return img.Template, ok
 }
 
-// Named implements image.Store.
+// Named implements image.Store. The names base and sim are reserved. Every other built-in template
+// comes last, after the project's own one and a public one of the default project: those had the
+// name first.
 func (s *Store) Named(project, name string) (carrel.Template, bool) {
 	switch name {
 	case image.Base:
@@ -262,6 +286,23 @@ func (s *Store) Named(project, name string) (carrel.Template, bool) {
 	case Sim:
 		return simTemplate().Template, true
 	}
+	if t, ok := s.ownNamed(project, name); ok {
+		return t, true
+	}
+	if t, ok := s.ownNamed(carrel.DefaultProject, name); ok && t.Public {
+		return t, true
+	}
+	if t := s.builtIns.find("", name); t != nil {
+		return t.listed().Template, true
+	}
+	if name == image.Host {
+		return s.base.listed().Template, true
+	}
+	return carrel.Template{}, false
+}
+
+// ownNamed describes the template with a name that a project made itself.
+func (s *Store) ownNamed(project, name string) (carrel.Template, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.byID {
@@ -279,6 +320,12 @@ func (s *Store) Get(ctx context.Context, id string) (image.Image, error) {
 		return s.base.get(ctx, false, nil)
 	case SimID:
 		return simTemplate(), nil
+	}
+	if t := s.builtIns.find(id, ""); t != nil {
+		return s.builtIns.get(ctx, t, false, nil)
+	}
+	if img, ok := s.lentImage(id); ok {
+		return img, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
