@@ -27,6 +27,9 @@ const Sim = "sim"
 type Image struct {
 	carrel.Template
 	Path string // absolute path of the EROFS file
+	// Lent says that the image goes away after the sandbox it was made for. No copy or link of it
+	// is kept, and no sandbox is made ahead.
+	Lent bool
 }
 
 // Store keeps templates. All methods are safe for concurrent use. Names are 1–63 characters of a–z,

@@ -40,6 +40,7 @@ type plan struct {
 	golden string               // the key of the golden snapshot in rec.Born; "" for none
 	unripe bool                 // that start is being made
 	owner  string               // the project of its template; "" for a built-in one and for a snapshot
+	lent   bool                 // its image goes away with it
 }
 
 // boots reports whether the sandbox's first process has still to start, and with it the template's

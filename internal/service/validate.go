@@ -56,6 +56,10 @@ func (cr *creator) plan(ctx context.Context, opts carrel.CreateOptions) (*plan, 
 	}
 	p := &plan{driver: drv, root: driver.Root{Image: img.Path}, egress: egress, ttl: ttl, owner: img.Project}
 	p.rec = cr.newRecord(opts, img, drv.Info().Tier, ttl)
+	if img.Lent {
+		p.lent = true
+		return p, nil
+	}
 	p.rec.Root, p.root.Image = cr.roots.keepRoot(img)
 	cr.planGolden(p, img)
 	return p, nil

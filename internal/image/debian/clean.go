@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"io"
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -17,12 +18,20 @@ var dropped = []string{
 	"root/.bash_history", "root/.wget-hsts", "root/.cache",
 }
 
+// noSetID are files to which a package's script gives a set-id bit. Not every tier lets a script do
+// that, so they have it in none. The same is true of directories. Programs that are packed with such
+// a bit keep it.
+var noSetID = []string{"usr/bin/ssh-agent"}
+
+// mounted are directories that every image gets anew, because other filesystems are mounted there.
+var mounted = []string{"dev", "proc", "sys", "run"}
+
 // emptied are directories of which only the subdirectories stay, or nothing at all.
 var emptied = []struct {
 	dir     string
 	keepDir bool // its subdirectories stay
 }{
-	{"dev", false}, {"proc", false}, {"run", false}, {"sys", false}, {"tmp", false}, {"var/tmp", false},
+	{"tmp", false}, {"var/tmp", false},
 	{"var/cache/apt", true}, {"var/cache/ldconfig", true}, {"var/cache/man", true}, {"var/lib/apt/lists", true}, {"var/log", true},
 }
 
@@ -86,8 +95,15 @@ func copyEntry(tw *tar.Writer, body io.Reader, h *tar.Header, name string, at ti
 		}
 		out.Linkname = target
 	}
+	if h.Typeflag == tar.TypeDir {
+		out.ModTime = at // it says in what order files came into the directory
+		out.Mode &= 0o1777
+	}
 	if out.ModTime.After(at) {
 		out.ModTime = at
+	}
+	if slices.Contains(noSetID, name) {
+		out.Mode &= 0o777
 	}
 	if err := tw.WriteHeader(out); err != nil {
 		return err
@@ -98,7 +114,7 @@ func copyEntry(tw *tar.Writer, body io.Reader, h *tar.Header, name string, at ti
 
 // isDropped reports whether a path has no place in a template.
 func isDropped(name string, isDir bool, skip []string) bool {
-	for _, s := range skip {
+	for _, s := range slices.Concat(skip, mounted) {
 		if within(name, s) {
 			return true
 		}

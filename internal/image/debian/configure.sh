@@ -42,6 +42,7 @@ if [ -n "$left" ]; then
 fi
 
 # The account of agents, as in every template.
+rm -rf /home/user
 groupadd -g 1000 user
 useradd -u 1000 -g 1000 -G sudo -m -s /bin/bash -c user user
 if [ -d /etc/sudoers.d ]; then

@@ -23,18 +23,19 @@ import (
 // StageFetch is the stage of a [carrel.Progress] in which packages are downloaded.
 const StageFetch = "fetch"
 
-// Fetcher brings packages from a mirror into a cache. It is safe for concurrent use, also by
+// Fetcher brings packages from a mirror into a cache. [NewFetcher] makes it with the usual bounds. It is safe for concurrent use, also by
 // several processes with one cache.
 type Fetcher struct {
 	Mirror Mirror
 	Dir    string // the cache; made if missing
-	// Stall is the longest time without a byte; 0 is 30 seconds.
+	// Stall is the longest time without a byte.
 	Stall time.Duration
-	// MinRate is the least average speed in bytes per second, after the first minute; 0 is 8 KiB.
+	// MinRate is the least average speed in bytes per second. A package may take Grace longer.
 	MinRate int64
-	// Attempts is how often a package is asked for before the mirror counts as away; 0 is 4.
+	Grace   time.Duration
+	// Attempts is how often a package is asked for before the mirror counts as away.
 	Attempts int
-	// Pause is the pause before the second attempt. It doubles each time. 0 is one second.
+	// Pause is the pause before the second attempt. It doubles each time.
 	Pause time.Duration
 
 	client http.Client
@@ -45,7 +46,7 @@ const parallelFetches = 6
 
 // NewFetcher returns a Fetcher with the usual bounds.
 func NewFetcher(m Mirror, dir string) *Fetcher {
-	return &Fetcher{Mirror: m, Dir: dir, Stall: 30 * time.Second, MinRate: 8 << 10, Attempts: 4, Pause: time.Second, client: newClient()}
+	return &Fetcher{Mirror: m, Dir: dir, Stall: 30 * time.Second, MinRate: 8 << 10, Grace: time.Minute, Attempts: 4, Pause: time.Second, client: newClient()}
 }
 
 // errRefused is a fault for which another attempt is useless.
@@ -213,10 +214,7 @@ func (f *Fetcher) attempt(ctx context.Context, part *os.File, p Pin, meter *imag
 
 // download appends the rest of a package to part.
 func (f *Fetcher) download(ctx context.Context, part *os.File, p Pin, have int64, meter *image.Meter) error {
-	allowed := time.Minute
-	if f.MinRate > 0 {
-		allowed += time.Duration(p.Size/f.MinRate) * time.Second
-	}
+	allowed := f.Grace + time.Duration(p.Size/f.MinRate)*time.Second
 	ctx, cancel := context.WithTimeoutCause(ctx, allowed, errors.New("the mirror is too slow"))
 	defer cancel()
 	ctx, stalled := context.WithCancelCause(ctx)
@@ -237,13 +235,8 @@ func (f *Fetcher) download(ctx context.Context, part *os.File, p Pin, have int64
 	if _, err := part.Seek(have, io.SeekStart); err != nil {
 		return err
 	}
-	if f.Stall <= 0 {
-		watch.Stop()
-	}
 	body := &watchedReader{r: io.LimitReader(resp.Body, p.Size-have+1), progress: func(n int) {
-		if f.Stall > 0 {
-			watch.Reset(f.Stall)
-		}
+		watch.Reset(f.Stall)
 		meter.Add(int64(n))
 	}}
 	n, err := io.Copy(part, body)

@@ -85,7 +85,7 @@ func environment() map[string]string {
 // print changes when the template is made of other packages or in another way.
 func (m *Maker) print(c Contents) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "format %d %s\n%s\n%q %v %v\n", format, configureScript, c.Name, dropped, emptied, written)
+	fmt.Fprintf(h, "format %d %s\n%s\n%q %v %v %q %q\n", format, configureScript, c.Name, dropped, emptied, written, noSetID, mounted)
 	fmt.Fprintln(h, tarCommand, m.opts.Set.Epoch, m.opts.Set.Suite, m.opts.Set.Arch)
 	pins, _ := m.opts.Set.packages(c) // ParseSet has checked them
 	for _, p := range pins {

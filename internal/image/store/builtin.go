@@ -232,7 +232,7 @@ func (s *Store) BuiltInNames() []string { return s.builtIns.names() }
 // Lend gives an image an ID for as long as release has not been called, so that sandboxes can start
 // from it. It is in no list and has no name. The image's file is the caller's.
 func (s *Store) Lend(img image.Image) (id string, release func()) {
-	img.ID, img.BuiltIn = newID(), true
+	img.ID, img.BuiltIn, img.Lent = newID(), true, true
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lent[img.ID] = img
