@@ -155,7 +155,10 @@ func readTar(r io.Reader, limit int64, each func(*tar.Header, io.Reader) error) 
 		case err != nil:
 			return err
 		}
-		if err := each(h, tr); err != nil {
+		if err = each(h, tr); errors.Is(err, io.ErrUnexpectedEOF) {
+			err = errors.New("it ends in the middle")
+		}
+		if err != nil {
 			return fmt.Errorf("entry %.200q: %w", h.Name, err)
 		}
 	}

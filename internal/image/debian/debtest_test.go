@@ -5,8 +5,10 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -185,6 +187,13 @@ func newMirror(t testing.TB, all ...packed) *mirror {
 	return m
 }
 
+// set changes how the mirror answers.
+func (m *mirror) set(handle func(w http.ResponseWriter, r *http.Request, raw []byte) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.handle = handle
+}
+
 // requests returns what the mirror was asked for so far.
 func (m *mirror) requests() []string {
 	m.mu.Lock()
@@ -202,4 +211,9 @@ func (m *mirror) fetcher(t testing.TB) *debian.Fetcher {
 	f := debian.NewFetcher(at, t.TempDir())
 	f.Pause = time.Millisecond
 	return f
+}
+
+// fixSum corrects the checksum of an xz block header.
+func fixSum(h []byte) {
+	binary.LittleEndian.PutUint32(h[len(h)-4:], crc32.ChecksumIEEE(h[:len(h)-4]))
 }
