@@ -27,8 +27,9 @@ var floors = []struct {
 	{0, []string{"."}},
 	{1, []string{
 		"internal/cleanup", "internal/accept", "internal/atomicfile", "internal/reexec", "internal/keeper",
-		"internal/version", "internal/testenv", "internal/linux", "internal/failpoint", "internal/pki",
+		"internal/version", "internal/testenv", "internal/datadir", "internal/linux", "internal/failpoint", "internal/pki",
 		"internal/refusal", "internal/gitdir", "internal/pool", "internal/admission", "internal/trace", "internal/rest", "internal/notices", "internal/openapi",
+		"internal/reserve", "internal/shortage",
 	}},
 	{2, []string{
 		"internal/driver", "internal/driver/drivertest", "internal/driver/hosted", "internal/guest", "internal/image", "internal/state",
@@ -41,7 +42,7 @@ var floors = []struct {
 		"internal/guest/sudo", "internal/guest/guestbin", "internal/wire",
 		"internal/image/store", "internal/image/erofs", "internal/image/archive", "internal/image/registry", "internal/image/hostbase", "internal/image/ocitar",
 		"internal/state/sqlite", "internal/state/memory",
-		"internal/snapshot/disk", "internal/snapshot/s3", "internal/snapshot/store",
+		"internal/snapshot/disk", "internal/snapshot/apart", "internal/snapshot/s3", "internal/snapshot/store",
 		"internal/vault", "internal/identity", "internal/audit", "internal/certs",
 		"internal/build/dockerfile", "internal/catalog", "internal/image/debian",
 	}},

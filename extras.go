@@ -17,6 +17,7 @@ type Extras interface {
 	Tracer
 	SSHAccess
 	Checks
+	Registries
 }
 
 // NoExtras has none of [Extras]. An implementation of [Service] embeds it, or one of the types that
@@ -29,6 +30,7 @@ type NoExtras struct {
 	NoTracer
 	NoSSHAccess
 	NoChecks
+	NoRegistries
 }
 
 var _ Extras = NoExtras{}

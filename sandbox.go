@@ -226,6 +226,7 @@ type Template struct {
 	Env     map[string]string `json:"env,omitempty"`
 	User    string            `json:"user,omitempty"`    // default user; "" is "user"
 	WorkDir string            `json:"workDir,omitempty"` // default working directory; "" is the user's home
+	Labels  map[string]string `json:"labels,omitempty"`  // of the image that it was made from
 	Start   []string          `json:"start,omitempty"`   // the image's entrypoint and command, or their replacement
 	// Ready is a shell command that succeeds once the program of Start is ready. With it, the
 	// service starts the template once, takes a snapshot, and begins each sandbox from there.

@@ -16,6 +16,7 @@ type Core interface {
 	carrel.Programs
 	carrel.Pools
 	carrel.Checks
+	carrel.Registries
 	// Project returns the project of a sandbox that lives or ended lately. It wakes nothing.
 	Project(id carrel.ID) (project string, known bool)
 	// PastProject is Project, also for a sandbox that ended longer ago, as long as that is known.

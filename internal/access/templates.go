@@ -113,6 +113,25 @@ func (s *Service) PullTemplate(ctx context.Context, name, image string, progress
 	return s.opts.Core.PullTemplate(ctx, name, image, progress)
 }
 
+// PullImage implements carrel.Registries.
+func (s *Service) PullImage(ctx context.Context, name string, opts carrel.PullOptions, progress func(carrel.Progress)) (carrel.Template, error) {
+	_, ctx, err := s.user(ctx, "pull template")
+	if err != nil {
+		return carrel.Template{}, err
+	}
+	return s.opts.Core.PullImage(ctx, name, opts, progress)
+}
+
+// PushTemplate implements carrel.Registries. Whoever may make sandboxes from a template may read
+// all its files there, so he may push it too.
+func (s *Service) PushTemplate(ctx context.Context, nameOrID string, opts carrel.PushOptions, progress func(carrel.Progress)) (carrel.Pushed, error) {
+	_, ctx, t, err := s.template(ctx, "push template", nameOrID)
+	if err != nil {
+		return carrel.Pushed{}, err
+	}
+	return s.opts.Core.PushTemplate(ctx, t.ID, opts, progress)
+}
+
 // UpdateTemplate implements carrel.Templates. Only an administrator may share a template with all
 // projects. Otherwise its name could mean, in other projects, a stranger's template.
 func (s *Service) UpdateTemplate(ctx context.Context, nameOrID string, u carrel.TemplateUpdate) (carrel.Template, error) {

@@ -292,6 +292,7 @@ func TestHost(t *testing.T) {
 		{name: "memory", field: "memory", says: "700 MiB of memory left of 16.0 GiB", change: func(m *Machine) { m.Memory = 700 << 20 }},
 		{name: "memory for those starting", field: "memory", says: "200 that are just starting", starting: 200, change: func(*Machine) {}},
 		{name: "limits", field: "memory", says: "32768 MiB, is the most", committed: 32768, change: func(*Machine) {}},
+		{name: "inodes", field: "inodes", says: "has 100 inodes left of 1000", change: func(m *Machine) { m.Inodes, m.InodesTotal = 100, 1000 }},
 		{name: "disk", field: "disk", says: "has 100 MiB left", change: func(m *Machine) { m.Disk = 100 << 20 }},
 		{name: "files", field: "files", says: "30 descriptors are left of the 20000", change: func(m *Machine) { m.Files = 30 }},
 		{name: "tasks", field: "tasks", says: "may run 32768 processes and threads (kernel.pid_max), has 8200 left", change: func(m *Machine) { m.Tasks = 8200 }},

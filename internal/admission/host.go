@@ -33,6 +33,7 @@ type HostOptions struct {
 type Machine struct {
 	Memory, MemoryTotal int64  // bytes; of the container, if it has a limit
 	Disk, DiskTotal     int64  // bytes
+	Inodes, InodesTotal int64  // of the same disk; a disk that makes them as needed has a total of 0
 	Files, FilesTotal   int    // descriptors of this process
 	Tasks, TasksTotal   int    // processes and threads, of the whole machine
 	TasksBound          string // the sysctl that bounds them
@@ -67,7 +68,8 @@ const (
 	startMemory  = 48 << 20               // that a starting sandbox may still take
 	startFiles   = 24
 	startTasks   = 32
-	tasksShare   = 4 // 1/n of all tasks stays free: a sandbox that gets none dies
+	tasksShare   = 4   // 1/n of all tasks stays free: a sandbox that gets none dies
+	keptInodes   = 512 // inodes that stay free
 	machineRetry = 5 * time.Second
 )
 
@@ -97,6 +99,10 @@ func (h *Host) Check(r Request, starting int) error {
 	if m.DiskTotal > 0 && m.Disk < h.opts.DiskReserve {
 		return fail("disk", "free some of it, or delete snapshots",
 			fmt.Errorf("the disk of %s has %s left, of which %s are kept free", h.opts.Dir, size(m.Disk), size(h.opts.DiskReserve)))
+	}
+	if m.InodesTotal > 0 && m.Inodes < keptInodes {
+		return fail("inodes", "remove files on that disk, or make it with more inodes (mkfs.ext4 -N)",
+			fmt.Errorf("the disk of %s has %d inodes left of %d, of which %d are kept free", h.opts.Dir, m.Inodes, m.InodesTotal, keptInodes))
 	}
 	if m.FilesTotal > 0 && m.Files < h.opts.Files+int(next)*startFiles {
 		return fail("files", "raise the daemon's limit on open files (LimitNOFILE= in its unit, or ulimit -Hn)",

@@ -23,6 +23,7 @@ func readMachine(dir string) (Machine, error) {
 	var fs syscall.Statfs_t
 	if syscall.Statfs(dir, &fs) == nil {
 		m.Disk, m.DiskTotal = int64(fs.Bavail)*fs.Bsize, int64(fs.Blocks)*fs.Bsize
+		m.Inodes, m.InodesTotal = int64(fs.Ffree), int64(fs.Files)
 	}
 	var lim syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &lim) == nil {

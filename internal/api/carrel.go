@@ -39,6 +39,7 @@ func (s *Server) carrelRoutes() {
 	s.handle("DELETE"+v1+"/templates/{name}", s.deleteTemplateOurs)
 	s.handle("POST"+v1+"/templates/import", s.importTemplate)
 	s.handle("POST"+v1+"/templates/pull", s.pullTemplate)
+	s.handle("POST"+v1+"/templates/{name}/push", s.pushTemplate)
 	momentRoutes{s}.add(v1)
 	outputRoutes{s}.add(v1)
 	s.programRoutes(v1)

@@ -82,6 +82,8 @@ var templateOperations = map[string]openapi.Operation{
 		Media: openapi.Lines, Answers: answers(200, jobLine{})},
 	"POST" + ours + "/templates/pull": {Tag: tagTemplates, Summary: "Make a template from an image in a registry. Without an image, make the built-in template with that name.",
 		Body: strict(pullIn{}, "name"), Media: openapi.Lines, Answers: answers(200, jobLine{})},
+	"POST" + ours + "/templates/{name}/push": {Tag: tagTemplates, Summary: "Send a template to a registry, as an OCI image.",
+		Body: strict(carrel.PushOptions{}, "image"), Media: openapi.Lines, Answers: answers(200, jobLine{})},
 }
 
 // secretOperations describes our routes about secrets.

@@ -92,9 +92,11 @@
 //	GET    /carrel/v1/sandboxes/{id}/audit                       the same of one sandbox, also when it is gone
 //	GET    /carrel/v1/templates  GET, DELETE /carrel/v1/templates/{name}    PATCH body: {start, ready, public}
 //	POST   /carrel/v1/templates/import?name                      body: the archive; progress lines, then the result
-//	POST   /carrel/v1/templates/pull                             body: {name, image}; likewise; without image: the built-in template
+//	POST   /carrel/v1/templates/pull                             body: {name} and carrel.PullOptions; likewise; without an image: the built-in template
+//	POST   /carrel/v1/templates/{name}/push                      body: carrel.PushOptions; likewise
 //
-// Each line of a job's answer is {"progress": …}. The last one is {"template": …} or {"error": …}.
+// Each line of a job's answer is {"progress": …}. The last one is {"template": …}, {"pushed": …} or
+// {"error": …}.
 //
 // # Bounds
 //

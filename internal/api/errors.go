@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/shortage"
 )
 
 // statuses is the only table from error kinds to HTTP statuses.
@@ -97,10 +98,17 @@ func (s *Server) render(r *http.Request, err error) (int, errorBody) {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p.status, p.body
 	}
+	if field, _ := shortage.Now(err); carrel.KindOf(err) == carrel.Internal && field != "" {
+		s.opts.Log.Error("the machine lacks something", "method", r.Method, "path", r.URL.Path, "err", err)
+		err = shortage.Explain("", "", err)
+	}
 	kind := carrel.KindOf(err)
 	status, known := statuses[kind]
 	if !known {
 		kind, status = carrel.Internal, http.StatusInternalServerError
+	}
+	if kind == carrel.Exhausted && shortage.Named(err) {
+		status = http.StatusServiceUnavailable // the client did not ask for too much
 	}
 	body := errorBody{Code: status, Kind: kind, Hint: carrel.HintOf(err), RetryAfter: seconds(carrel.RetryAfterOf(err))}
 	body.Cause = string(kind)

@@ -134,8 +134,9 @@ func (s *Server) importTemplate(w http.ResponseWriter, r *http.Request) error {
 	rc := http.NewResponseController(w)
 	_ = rc.EnableFullDuplex() // progress is sent while the archive still arrives
 	body := &patientReader{r: r.Body, rc: rc}
-	return s.job(w, r, func(ctx context.Context, progress func(carrel.Progress)) (carrel.Template, error) {
-		return s.opts.Service.ImportTemplate(ctx, name, body, progress)
+	return s.job(w, r, func(ctx context.Context, progress func(carrel.Progress)) (jobLine, error) {
+		t, err := s.opts.Service.ImportTemplate(ctx, name, body, progress)
+		return jobLine{Template: &t}, err
 	})
 }
 
@@ -155,14 +156,15 @@ func (p *patientReader) Read(b []byte) (int, error) {
 // pullIn names an image and the template that is to be made of it. Without an image, the name is of
 // a built-in template.
 type pullIn struct {
-	Name  string `json:"name"`
-	Image string `json:"image"`
+	Name string `json:"name"`
+	carrel.PullOptions
 }
 
 // jobLine is one line of a job's answer: exactly one field is there.
 type jobLine struct {
 	Progress *carrel.Progress `json:"progress,omitempty"`
 	Template *carrel.Template `json:"template,omitempty"`
+	Pushed   *carrel.Pushed   `json:"pushed,omitempty"`
 	Error    *errorBody       `json:"error,omitempty"`
 }
 
@@ -181,14 +183,31 @@ func (s *Server) pullTemplate(w http.ResponseWriter, r *http.Request) error {
 	if body.Name == "" {
 		return invalid("name", "missing")
 	}
-	return s.job(w, r, func(ctx context.Context, progress func(carrel.Progress)) (carrel.Template, error) {
-		return s.opts.Service.PullTemplate(ctx, body.Name, body.Image, progress)
+	return s.job(w, r, func(ctx context.Context, progress func(carrel.Progress)) (jobLine, error) {
+		t, err := s.opts.Service.PullImage(ctx, body.Name, body.PullOptions, progress)
+		return jobLine{Template: &t}, err
+	})
+}
+
+// pushTemplate sends a template to a registry.
+func (s *Server) pushTemplate(w http.ResponseWriter, r *http.Request) error {
+	var body carrel.PushOptions
+	if err := decodeStrict(w, r, &body, false); err != nil {
+		return err
+	}
+	if body.Image == "" {
+		return invalid("image", "missing")
+	}
+	name := r.PathValue("name")
+	return s.job(w, r, func(ctx context.Context, progress func(carrel.Progress)) (jobLine, error) {
+		p, err := s.opts.Service.PushTemplate(ctx, name, body, progress)
+		return jobLine{Pushed: &p}, err
 	})
 }
 
 // job runs a long piece of work and streams its progress, then its result. An error before the
 // first progress is an ordinary error answer.
-func (s *Server) job(w http.ResponseWriter, r *http.Request, work func(context.Context, func(carrel.Progress)) (carrel.Template, error)) error {
+func (s *Server) job(w http.ResponseWriter, r *http.Request, work func(context.Context, func(carrel.Progress)) (jobLine, error)) error {
 	ctx, cancel := s.stopping(r.Context())
 	defer cancel()
 	var (
@@ -209,7 +228,7 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request, work func(context.C
 		step, last = p.Stage, time.Now()
 		_ = out.write(jobLine{Progress: &p})
 	}
-	t, err := work(ctx, progress)
+	result, err := work(ctx, progress)
 	mu.Lock()
 	defer mu.Unlock()
 	if err != nil {
@@ -223,7 +242,7 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request, work func(context.C
 	if out == nil {
 		out = startLines(w)
 	}
-	_ = out.write(jobLine{Template: &t})
+	_ = out.write(result)
 	return nil
 }
 

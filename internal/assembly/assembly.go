@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -12,8 +13,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/audit"
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/config"
+	"github.com/carrel-dev/carrel/internal/datadir"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/hostdoor"
+	"github.com/carrel-dev/carrel/internal/image/registry"
 	"github.com/carrel-dev/carrel/internal/image/store"
 	"github.com/carrel-dev/carrel/internal/pki"
 	"github.com/carrel-dev/carrel/internal/service"
@@ -88,8 +91,10 @@ type Assembly struct {
 	opts       Options
 	cfg        config.Config
 	log        *slog.Logger
-	dir        string   // directory of the service's own files
-	scratch    *scratch // that directory; nil for a lasting service
+	dir        string       // directory of the service's own files
+	scratch    *scratch     // that directory; nil for a lasting service
+	home       *datadir.Dir // its identity; nil for a passing service
+	lost       string       // why sandboxes are lost that run in the original of this copy
 	state      state.Store
 	images     *store.Store
 	drivers    *driver.Registry
@@ -130,6 +135,9 @@ func Open(ctx context.Context, opts Options) (_ *Assembly, err error) {
 	if a.Vault, err = vault.Open(filepath.Join(a.cfg.DataDir, "secrets"), vault.Options{KeyFile: a.cfg.Wire.SecretKeyFile, Logger: a.log}); err != nil {
 		return nil, err
 	}
+	if err := a.takeOver(ctx); err != nil {
+		return nil, err
+	}
 	if err := a.openService(ctx); err != nil {
 		return nil, err
 	}
@@ -158,7 +166,7 @@ func (a *Assembly) passing() bool { return a.opts.Lasting == nil }
 func (a *Assembly) openDir(ctx context.Context) (err error) {
 	a.dir = a.cfg.DataDir
 	if !a.passing() {
-		return nil
+		return a.identify()
 	}
 	if a.scratch, err = openScratch(ctx); err != nil {
 		return err
@@ -191,13 +199,24 @@ func (a *Assembly) openStores(ctx context.Context) (err error) {
 		return err
 	}
 	a.closing(a.state.Close)
-	a.images, err = store.Open(ctx, store.Options{Dir: filepath.Join(a.cfg.DataDir, "templates"), CacheDir: a.cfg.CacheDir, Logger: a.log,
+	a.images, err = store.Open(ctx, store.Options{Dir: filepath.Join(a.cfg.DataDir, "templates"), CacheDir: a.cfg.CacheDir,
+		Registries: a.registries(), LayerCache: cmp.Or(a.cfg.Registries.LayerCache, -1), Logger: a.log,
 		BuiltIns: a.builtIns(), NoFirstUse: a.cfg.NoFirstUse})
 	if err != nil {
 		return err
 	}
 	a.closing(a.images.Close)
 	return a.openSnapshots(ctx, filepath.Join(a.dir, "snapshots"))
+}
+
+// registries is the access to registries of images.
+func (a *Assembly) registries() registry.Config {
+	r := a.cfg.Registries
+	out := registry.Config{Allow: r.Allow, Offline: r.Offline, Layout: r.ImageStore}
+	for _, m := range r.MirrorList() {
+		out.Mirrors = append(out.Mirrors, registry.Mirror{Host: m[0], URL: m[1]})
+	}
+	return out
 }
 
 // openSnapshots opens the snapshot store. Hot copies are in dir; the configuration says where packs
@@ -214,6 +233,9 @@ func (a *Assembly) openSnapshots(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	a.closing(blobs.Close)
+	if blobs, err = a.ownPart(dir, blobs, shared); err != nil {
+		return err
+	}
 	a.Snapshots, err = snapshots.Open(ctx, snapshots.Options{Dir: dir, Blobs: blobs, Shared: shared,
 		Quota: a.cfg.SnapshotQuota, HotBytes: a.cfg.SnapshotCache, Log: a.log})
 	if err != nil {
@@ -232,8 +254,9 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 		Domain: c.Domain, DefaultTier: a.Tier, DefaultTemplate: c.DefaultTemplate,
 		Limits: c.Limits, MaxLimits: c.MaxLimits, DefaultTimeout: c.DefaultTimeout, MaxTimeout: c.MaxTimeout,
 		Traces:       a.opts.Traces,
+		OnUpgrade:    service.OnUpgrade(c.OnUpgrade),
 		MaxSandboxes: c.MaxSandboxes, MaxPaused: c.MaxPaused, KillOnClose: a.opts.KillOnClose, Logger: a.log,
-		Warm:        warmOptions(c.Warm),
+		Warm: warmOptions(c.Warm), LostReason: a.lost,
 		MaxStarting: c.MaxStarting, MaxQueued: c.MaxQueued, MaxWait: c.MaxWait, Room: a.room(),
 	})
 	if err != nil {

@@ -75,7 +75,11 @@ func (a *Assembly) passingDrivers() []driver.Driver {
 
 // hosted returns the options of a driver with real processes.
 func (a *Assembly) hosted(name string) hosted.Options {
-	return hosted.Options{Root: filepath.Join(a.dir, driversDir, name), Network: a.wire, Log: a.log}
+	o := hosted.Options{Root: filepath.Join(a.dir, driversDir, name), Network: a.wire, Log: a.log}
+	if a.home != nil {
+		o.Identity, o.Home = a.home.ID, a.dir
+	}
+	return o
 }
 
 // lastingDrivers returns the drivers of a lasting service. It leaves out those that can't be made.
@@ -109,7 +113,8 @@ func (a *Assembly) openReal(ctx context.Context) (drivers []driver.Driver) {
 		a.lack("ns", carrel.NS, err)
 		return nil
 	}
-	gopts := gvisor.Options{Options: a.hosted("gvisor"), Blanks: a.cfg.BlankSentries}
+	gopts := gvisor.Options{Options: a.hosted("gvisor"), Blanks: a.cfg.BlankSentries,
+		Kernels: filepath.Join(a.dir, "kernels")}
 	if gopts.Executable, err = a.opts.Lasting.Sentry(filepath.Join(a.cfg.CacheDir, "sentry")); err != nil {
 		a.log.Info("sandboxes' kernels run this whole binary, which takes them longer to start", "err", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/image"
+	"github.com/carrel-dev/carrel/internal/image/store"
 )
 
 // Tend does a lasting service's slow work until ctx ends. It makes the built-in template, and
@@ -18,8 +20,12 @@ func (a *Assembly) Tend(ctx context.Context) {
 }
 
 // prepare makes the built-in template before the first sandbox needs it, if there is a tier with
-// real processes. It makes it again when this machine's tools have changed.
+// real processes and if it is the default template. It makes it again when this machine's tools
+// have changed.
 func (a *Assembly) prepare(ctx context.Context) {
+	if t := a.cfg.DefaultTemplate; t != image.Base && t != store.BaseID {
+		return // some gigabytes that perhaps nobody asks for
+	}
 	d, err := a.drivers.Get(a.Tier)
 	if err != nil || !d.Info().Capabilities.RealProcesses {
 		return
@@ -49,6 +55,9 @@ func (a *Assembly) collect(ctx context.Context) {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
+		}
+		if err := a.Service.CollectBuilds(ctx); err != nil && ctx.Err() == nil {
+			a.log.Warn("drop kept builds", "err", err, "hint", carrel.HintOf(err))
 		}
 		switch got, err := a.Snapshots.GC(ctx); {
 		case ctx.Err() != nil:

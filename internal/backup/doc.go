@@ -47,6 +47,8 @@ type Head struct {
 	Created time.Time `json:"created"`
 	Host    string    `json:"host"`
 	Build   string    `json:"build"` // version of the program that wrote it
+	// Identity is the ID of the data directory (see package datadir); "" in backups of older builds.
+	Identity string `json:"identity,omitempty"`
 }
 
 // Summary counts what was written or restored.

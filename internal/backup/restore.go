@@ -17,6 +17,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/atomicfile"
+	"github.com/carrel-dev/carrel/internal/datadir"
 )
 
 const (
@@ -64,6 +65,11 @@ func Restore(ctx context.Context, r io.Reader, dataDir string) (_ Summary, err e
 		}
 		return Summary{}, &carrel.Error{Op: opRestore, Kind: kind, Field: "backup", Err: err,
 			Hint: "nothing was restored"}
+	}
+	if x.sum.Identity != "" { // the new directory is another one, and knows whose content it has
+		if err := datadir.Restored(tmp, x.sum.Identity); err != nil {
+			return Summary{}, &carrel.Error{Op: opRestore, Kind: carrel.Internal, Err: err}
+		}
 	}
 	_ = os.Remove(dataDir) // an empty one
 	if err := os.Rename(tmp, dataDir); err != nil {

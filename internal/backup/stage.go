@@ -12,6 +12,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/cleanup"
+	"github.com/carrel-dev/carrel/internal/datadir"
 	"github.com/carrel-dev/carrel/internal/state"
 	"github.com/carrel-dev/carrel/internal/state/sqlite"
 )
@@ -159,7 +160,7 @@ func (s *stage) passes(dataDir, rel string, d fs.DirEntry) bool {
 		return false
 	case dir == "": // at the top
 		switch base {
-		case "run", "cache", "lock", "daemon.json", stateFile, stateFile + "-wal", stateFile + "-shm", sqlite.Ledger:
+		case "run", "cache", "lock", "daemon.json", datadir.File, stateFile, stateFile + "-wal", stateFile + "-shm", sqlite.Ledger:
 			return true
 		}
 		return strings.HasPrefix(base, stagePrefix) || strings.HasSuffix(base, ".lock")

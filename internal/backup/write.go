@@ -16,6 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/datadir"
 	"github.com/carrel-dev/carrel/internal/version"
 )
 
@@ -31,6 +32,9 @@ func Write(ctx context.Context, dataDir string, w io.Writer) (Summary, error) {
 	defer undo()
 	host, _ := os.Hostname()
 	sum := Summary{Head: Head{Form: formVersion, Created: time.Now().UTC().Round(time.Second), Host: host, Build: version.Version}, Snapshots: len(s.snaps)}
+	if own, err := datadir.Read(dataDir); err == nil {
+		sum.Identity = own.ID
+	}
 	for _, rec := range s.records {
 		switch rec.Sandbox.State {
 		case carrel.Paused:

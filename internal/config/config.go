@@ -24,6 +24,9 @@ type Config struct {
 	Listen string
 	// DataDir holds data that must survive: records, the API key, sandboxes' own files.
 	DataDir string
+	// AdoptCopy makes a daemon on a copy of a data directory the owner of everything in it. Its
+	// original must be gone for good.
+	AdoptCopy bool
 	// CacheDir holds data that can be made again: templates built from this machine.
 	CacheDir string
 	// Domain is the end of sandboxes' host names: <port>-<id>.<Domain>. It may carry a port, for
@@ -82,11 +85,16 @@ type Config struct {
 	SnapshotCache int64
 	// MaxPaused bounds how many sandboxes may be paused at once; 0 is no bound.
 	MaxPaused int
+	// OnUpgrade says how the memory of a sandbox is saved that another build started: "keep",
+	// "files" or "refuse".
+	OnUpgrade string
 	// S3 is the access to a SnapshotStore of the form s3://….
 	S3 S3
 
 	// Warm is what is kept ready.
 	Warm Warm
+	// Registries has the settings for registries of images.
+	Registries Registries
 	// Wire has the settings for traffic out of sandboxes.
 	Wire Wire
 	// Ingress has the settings for traffic in.
@@ -115,7 +123,9 @@ func Default() Config {
 		MaxSandboxConnections: 1024,
 		SnapshotCache:         8 << 30,
 		MaxPaused:             10000,
+		OnUpgrade:             "keep",
 		Warm:                  Warm{Cap: defaultWarm},
+		Registries:            Registries{LayerCache: 4 << 30},
 		Wire:                  defaultWire,
 		LogFormat:             "text",
 		LogLevel:              "info",

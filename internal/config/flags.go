@@ -9,6 +9,7 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	f.StringVar(&c.TLSCert, "tls-cert", c.TLSCert, "certificate file (PEM) for DOMAIN and *.DOMAIN")
 	f.StringVar(&c.TLSKey, "tls-key", c.TLSKey, "the certificate's key file (PEM)")
 	f.StringVar(&c.DataDir, "data-dir", c.DataDir, "directory of what must survive: records, the API key, sandboxes' own files")
+	f.BoolVar(&c.AdoptCopy, "adopt-copy", c.AdoptCopy, "this data directory is a copy, and its original is gone for good: own everything in it, under the old IDs (for one start)")
 	f.StringVar(&c.CacheDir, "cache-dir", c.CacheDir, "directory of what can be made again (the base template)")
 	f.StringVar((*string)(&c.DefaultTier), "default-tier", string(c.DefaultTier), "tier of sandboxes that ask for none (default: the strongest that works here)")
 	f.StringVar(&c.DefaultTemplate, "default-template", c.DefaultTemplate, "template of sandboxes that ask for none")
@@ -35,6 +36,7 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	f.StringVar(&c.LogLevel, "log-level", c.LogLevel, "debug, info, warn or error")
 	c.ingressFlags(f)
 	c.snapshotFlags(f)
+	c.registryFlags(f)
 	c.wireFlags(f)
 }
 
@@ -56,6 +58,7 @@ func (c *Config) snapshotFlags(f *pflag.FlagSet) {
 	f.Var((*Size)(&c.SnapshotQuota), "snapshot-quota", "what they may take on this machine's disk, such as 200GiB (0: no bound)")
 	f.Var((*Size)(&c.SnapshotCache), "snapshot-cache", "what of it may be uncompressed copies, for quick restoring")
 	f.IntVar(&c.MaxPaused, "max-paused", c.MaxPaused, "how many sandboxes may be paused at once (0: no bound)")
+	f.StringVar(&c.OnUpgrade, "on-upgrade", c.OnUpgrade, "how memory is saved of a sandbox that another build started: keep (that build's kernel is kept, and restores it), files (files only) or refuse")
 }
 
 // wireFlags adds the flags for traffic out of sandboxes.

@@ -82,6 +82,8 @@ func (c Config) checkSnapshots() error {
 		return bad("snapshot-quota", "%d is negative", c.SnapshotQuota)
 	case c.SnapshotCache < 0:
 		return bad("snapshot-cache", "%d is negative", c.SnapshotCache)
+	case c.OnUpgrade != "keep" && c.OnUpgrade != "files" && c.OnUpgrade != "refuse":
+		return bad("on-upgrade", "%q is not keep, files or refuse", c.OnUpgrade)
 	case c.MaxPaused < 0:
 		return bad("max-paused", "%d is negative", c.MaxPaused)
 	}

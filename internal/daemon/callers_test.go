@@ -253,6 +253,7 @@ var probes = []probe{
 	{"DELETE /carrel/v1/templates/{name}", "/carrel/v1/templates/{tpl}", "", 0},
 	{"POST /carrel/v1/templates/import", "/carrel/v1/templates/import?name={tplname}", "no archive", 400},
 	{"POST /carrel/v1/templates/pull", "/carrel/v1/templates/pull", `{"name":"{tplname}","image":":"}`, 400},
+	{"POST /carrel/v1/templates/{name}/push", "/carrel/v1/templates/{tpl}/push", `{"image":"127.0.0.1:1/x:1"}`, 0},
 	{"POST /carrel/v1/sandboxes/{id}/pause", "/carrel/v1/sandboxes/{box}/pause", "", 0},
 	{"POST /carrel/v1/sandboxes/{id}/resume", "/carrel/v1/sandboxes/{asleep}/resume", "", 0},
 	{"POST /carrel/v1/sandboxes/{id}/snapshots", "/carrel/v1/sandboxes/{asleep}/snapshots", "", 0},

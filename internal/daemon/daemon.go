@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/access"
@@ -24,6 +25,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/gateway"
 	"github.com/carrel-dev/carrel/internal/identity"
 	"github.com/carrel-dev/carrel/internal/reexec"
+	"github.com/carrel-dev/carrel/internal/reserve"
 	"github.com/carrel-dev/carrel/internal/sshdoor"
 	"github.com/carrel-dev/carrel/internal/trace"
 	"github.com/carrel-dev/carrel/internal/version"
@@ -71,6 +73,7 @@ type Daemon struct {
 	issuer   *identity.Issuer
 	callers  *access.Authenticator
 	certs    certs.Source // nil without TLS
+	reserve  *reserve.Reserve
 
 	sshKeys     *sshdoor.Keys
 	sshDoor     *sshdoor.Door // nil unless SSH is served
@@ -128,6 +131,7 @@ func New(ctx context.Context, cfg config.Config, opts Options) (_ *Daemon, err e
 		return nil, err
 	}
 	d.undo.Add(func() { _ = lock.Close() })
+	d.reserve = reserve.Open(cfg.DataDir, d.log)
 	if d.key, d.firstRun, err = apiKey(cfg.DataDir); err != nil {
 		return nil, err
 	}
@@ -136,7 +140,11 @@ func New(ctx context.Context, cfg config.Config, opts Options) (_ *Daemon, err e
 	if err := d.listen(opts.Listener, files); err != nil {
 		return nil, err
 	}
-	if d.sshKeys, err = sshdoor.OpenKeys(d.sshDir()); err != nil {
+	err = d.reserve.Do(func() (err error) {
+		d.sshKeys, err = sshdoor.OpenKeys(d.sshDir())
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	if err := d.openService(ctx, opts); err != nil {
@@ -183,13 +191,16 @@ func (d *Daemon) openService(ctx context.Context, opts Options) (err error) {
 	if err := d.openTraces(ctx); err != nil {
 		return err
 	}
-	if err := d.openIssuer(); err != nil {
+	if err := d.reserve.Do(d.openIssuer); err != nil {
 		return err
 	}
-	d.parts, err = assembly.Open(ctx, assembly.Options{
-		Config: d.cfg, Lasting: lasting(d.cfg, d.log), Drivers: opts.Drivers, KillOnClose: opts.KillOnClose,
-		HostServices: hostServices(d.cfg.Wire.HostServices, d.listener.Addr()), OwnPort: d.own.has,
-		Callers: d.callers, Issuer: d.issuer, SSHKeys: d.sshKeys, Traces: d.traces, Log: d.log,
+	err = d.reserve.Do(func() (err error) {
+		d.parts, err = assembly.Open(ctx, assembly.Options{
+			Config: d.cfg, Lasting: lasting(d.cfg, d.reserve, d.log), Drivers: opts.Drivers, KillOnClose: opts.KillOnClose,
+			HostServices: hostServices(d.cfg.Wire.HostServices, d.listener.Addr()), OwnPort: d.own.has,
+			Callers: d.callers, Issuer: d.issuer, SSHKeys: d.sshKeys, Traces: d.traces, Log: d.log,
+		})
+		return err
 	})
 	if err != nil {
 		return err
@@ -215,7 +226,7 @@ func (d *Daemon) openDoors() {
 		Service: d.parts.Access, Callers: d.callers, Version: version.Version, Limits: d.cfg.Limits, MaxTimeout: d.cfg.MaxTimeout,
 		Snapshots: d.parts.Snapshots, Rekey: d.parts.Vault.Rekey, DefaultNetwork: d.network,
 		Admission: d.parts.Service.Admission,
-		Doctor:    func(ctx context.Context) ([]api.DriverReport, error) { return rows(d.parts.Examine(ctx)), nil },
+		Doctor:    d.doctor,
 		Ready:     d.ready.Load, Done: d.stopping, Log: d.log,
 	})
 	d.server = newServer(gw.Wrap(d.publish(control)), d.log)
@@ -245,9 +256,14 @@ func (d *Daemon) Serve(ctx context.Context) error {
 		wg.Go(func() { d.serveSSH(ctx) })
 	}
 	wg.Go(func() { d.parts.Tend(ctx) })
+	wg.Go(func() { d.tendReserve(ctx) })
 	d.ready.Store(true)
-	if err := d.announce(); err != nil {
-		return err
+	if err := d.reserve.Do(d.announce); err != nil {
+		if !reserve.NoRoom(err) {
+			return err
+		}
+		d.log.Error("local commands don't find this daemon by themselves: the disk is full", "err", err, "hint", "give them --url "+d.url)
+		wg.Go(func() { d.announceLater(ctx) })
 	}
 	defer os.Remove(d.announcement()) // the next daemon to start must not be taken for this one
 	served := make(chan error, 1)
@@ -298,6 +314,37 @@ func (d *Daemon) announce() error {
 		return &carrel.Error{Op: "announce daemon", Kind: carrel.Internal, Err: err}
 	}
 	return nil
+}
+
+// roomEvery is the pause between two looks at the disk's room.
+const roomEvery = 10 * time.Second
+
+// announceLater announces the daemon as soon as the disk has room for that.
+func (d *Daemon) announceLater(ctx context.Context) {
+	for sleep(ctx, roomEvery) && d.announce() != nil {
+	}
+}
+
+// tendReserve makes the reserve, and makes it again after it was given up, until ctx ends.
+func (d *Daemon) tendReserve(ctx context.Context) {
+	for {
+		if err := d.reserve.Keep(); err != nil {
+			d.log.Warn("keep some room back", "err", err)
+		}
+		if !sleep(ctx, roomEvery) {
+			return
+		}
+	}
+}
+
+// sleep waits, and reports whether ctx is still alive.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
 }
 
 // newLogger writes to w, in the configured form and from the configured level.

@@ -10,6 +10,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/api"
 	"github.com/carrel-dev/carrel/internal/assembly"
 	"github.com/carrel-dev/carrel/internal/config"
+	"github.com/carrel-dev/carrel/internal/datadir"
 	"github.com/carrel-dev/carrel/internal/service"
 )
 
@@ -24,12 +25,33 @@ func Doctor(ctx context.Context, cfg config.Config) ([]DoctorRow, error) {
 		return nil, &carrel.Error{Op: "run doctor", Kind: carrel.Internal, Err: err}
 	}
 	defer os.RemoveAll(scratch)
+	problem, hint, identityErr := datadir.Inspect(cfg.DataDir)
 	cfg.DataDir = filepath.Join(scratch, "data")
-	checks, err := assembly.Examine(ctx, assembly.Options{Config: cfg, Lasting: lasting(cfg, slog.New(slog.DiscardHandler)), Log: slog.New(slog.DiscardHandler)})
+	checks, err := assembly.Examine(ctx, assembly.Options{Config: cfg, Lasting: lasting(cfg, nil, slog.New(slog.DiscardHandler)), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}
-	return rows(checks), nil
+	out := append(rows(checks), copyRows(problem, hint)...)
+	if identityErr != nil {
+		out = append(out, DoctorRow{Driver: dataRow, Problem: identityErr.Error(), Hint: carrel.HintOf(identityErr)})
+	}
+	return out, nil
+}
+
+// dataRow is the name of the row about the data directory.
+const dataRow = "data"
+
+// copyRows tells that a data directory is a copy.
+func copyRows(problem, hint string) []DoctorRow {
+	if problem == "" {
+		return nil
+	}
+	return []DoctorRow{{Driver: dataRow, OK: true, Findings: []api.Finding{{What: "this data directory is not the original", Why: problem, Hint: hint}}}}
+}
+
+// doctor is Doctor for a running daemon.
+func (d *Daemon) doctor(ctx context.Context) ([]DoctorRow, error) {
+	return append(rows(d.parts.Examine(ctx)), copyRows(d.parts.Copy())...), nil
 }
 
 // rows converts checks to the form of the API.

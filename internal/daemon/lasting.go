@@ -10,6 +10,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/assembly"
 	"github.com/carrel-dev/carrel/internal/config"
 	"github.com/carrel-dev/carrel/internal/driver/gvisor/sentrybin"
+	"github.com/carrel-dev/carrel/internal/reserve"
 	"github.com/carrel-dev/carrel/internal/snapshot"
 	"github.com/carrel-dev/carrel/internal/snapshot/disk"
 	"github.com/carrel-dev/carrel/internal/snapshot/s3"
@@ -18,20 +19,21 @@ import (
 )
 
 // lasting opens the parts of the service that only a daemon has.
-func lasting(cfg config.Config, log *slog.Logger) *assembly.Lasting {
+func lasting(cfg config.Config, held *reserve.Reserve, log *slog.Logger) *assembly.Lasting {
 	return &assembly.Lasting{
-		State:  func(ctx context.Context, file string) (state.Store, error) { return openRecords(ctx, file, log) },
+		State:  func(ctx context.Context, file string) (state.Store, error) { return openRecords(ctx, file, held, log) },
 		Blobs:  func(ctx context.Context, dir string) (snapshot.Blobs, bool, error) { return openBlobs(ctx, cfg, dir) },
 		Sentry: sentrybin.Extract,
 	}
 }
 
 // openRecords opens the records, and says what had to be put back.
-func openRecords(ctx context.Context, file string, log *slog.Logger) (state.Store, error) {
+func openRecords(ctx context.Context, file string, held *reserve.Reserve, log *slog.Logger) (state.Store, error) {
 	s, err := sqlite.Open(ctx, file)
 	if err != nil {
 		return nil, err
 	}
+	s.UseReserve(func() bool { return held.Short() && held.Give() })
 	switch r := s.Repaired(); {
 	case r.Rebuilt:
 		log.Error("the records were lost, damaged or older than their second copy: they were put back from it", "file", file,

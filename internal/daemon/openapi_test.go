@@ -132,6 +132,7 @@ var unrecorded = map[string]string{
 	"DELETE /carrel/v1/unclaimed/{id}":                              "as before",
 	"GET /carrel/v1/sandboxes/{id}/processes/{process}/output":      "no process is kept here; package client reads its answer",
 	"POST /carrel/v1/templates/pull":                                "there is no registry here; its lines are those of import",
+	"POST /carrel/v1/templates/{name}/push":                         "as before",
 	"POST " + identity.IntrospectPath:                               "it answers with what RFC 7662 says, which package identity tests",
 }
 

@@ -269,6 +269,41 @@ type Restorer interface {
 	SnapshotFiles(ctx context.Context, dir string, info SnapshotInfo, spec Spec) (io.ReadCloser, error)
 }
 
+// Versioned is an optional part of an Instance. Memory that it saves can be restored only by the
+// build that started it.
+type Versioned interface {
+	// Build names the build that started the sandbox, as SnapshotInfo.Build does. own says that it is
+	// this driver's.
+	Build() (name string, own bool)
+	// KeepBuild makes sure that this driver can restore memory that the sandbox saves. Errors:
+	// Unsupported when the sandbox's build can't be had, Exhausted.
+	KeepBuild(ctx context.Context) error
+}
+
+// Build is one build of a driver.
+type Build struct {
+	Name    string // as in SnapshotInfo.Build
+	Version string // Carrel's own, for people; "" when it is not known
+	Own     bool   // it is this driver's
+	Kept    bool   // it outlives an upgrade
+	Used    bool   // a living sandbox runs on it
+	Problem string // why this driver can't restore its memory; "" when it can
+}
+
+// BuildKeeper is an optional part of a Driver. It keeps the programs of other builds, and restores
+// with them the memory that they saved.
+type BuildKeeper interface {
+	// Builds lists this driver's own build and all that are kept. A driver that keeps none lists
+	// nothing.
+	Builds(ctx context.Context) ([]Build, error)
+	// ExportBuild opens a kept build, for a copy elsewhere. Error: NotFound.
+	ExportBuild(ctx context.Context, name string) (io.ReadCloser, int64, error)
+	// ImportBuild keeps a build that ExportBuild gave. Error: Invalid when it is damaged.
+	ImportBuild(ctx context.Context, name string, r io.Reader) error
+	// DropBuild forgets a kept build; idempotent. The caller knows that nothing needs it.
+	DropBuild(ctx context.Context, name string) error
+}
+
 // Loader is an optional part of an Instance that Restore made. The Instance may still be reading
 // its snapshot.
 type Loader interface {

@@ -53,7 +53,9 @@ type Store interface {
 	// ImportDir makes a template from a directory of this machine.
 	ImportDir(ctx context.Context, name, dir string, progress func(carrel.Progress)) (Image, error)
 	// Pull makes a template from an image in a registry.
-	Pull(ctx context.Context, name, ref string, progress func(carrel.Progress)) (Image, error)
+	Pull(ctx context.Context, name string, opts carrel.PullOptions, progress func(carrel.Progress)) (Image, error)
+	// Push sends the template with an ID to a registry. Errors: as carrel.Registries.
+	Push(ctx context.Context, id string, opts carrel.PushOptions, progress func(carrel.Progress)) (carrel.Pushed, error)
 	// Make makes the built-in template with a name ahead of its first use. Errors: NotFound,
 	// Unavailable (its parts can't be had).
 	Make(ctx context.Context, name string, progress func(carrel.Progress)) (Image, error)

@@ -23,6 +23,8 @@ type Meter struct {
 	mu   sync.Mutex
 	now  carrel.Progress
 	last time.Time
+	hold *Hold             // of the current stage, if it is held
+	next []carrel.Progress // the stages that were begun since
 }
 
 // meterEvery is the least time between two reports of a Meter.
@@ -44,6 +46,15 @@ func (m *Meter) Stage(name string, total int64) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.hold != nil {
+		m.next = append(m.next, carrel.Progress{Stage: name, Total: total})
+		return
+	}
+	m.stage(name, total)
+}
+
+// stage begins a stage. The caller holds mu.
+func (m *Meter) stage(name string, total int64) {
 	if m.now.Stage == name {
 		if m.now.Total = 0; total > 0 {
 			m.now.Total = m.now.Done + total
@@ -62,10 +73,72 @@ func (m *Meter) Add(bytes int64) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.hold != nil {
+		if n := len(m.next); n > 0 {
+			m.next[n-1].Done += bytes
+		}
+		return
+	}
+	m.add(bytes)
+}
+
+// add counts bytes of the current stage. The caller holds mu.
+func (m *Meter) add(bytes int64) {
 	m.now.Done += bytes
 	if time.Since(m.last) >= meterEvery {
 		m.flush()
 	}
+}
+
+// Hold is a stage that stays the current one until End, although the work of the next stage has
+// begun. Reports tell of the held stage meanwhile. The methods work on a nil Hold.
+type Hold struct{ m *Meter }
+
+// Hold begins a stage and holds it.
+func (m *Meter) Hold(name string, total int64) *Hold {
+	if m == nil {
+		return nil
+	}
+	m.Stage(name, total)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hold = &Hold{m}
+	return m.hold
+}
+
+// Add counts bytes done in the held stage.
+func (h *Hold) Add(bytes int64) {
+	if h == nil || bytes <= 0 {
+		return
+	}
+	h.m.mu.Lock()
+	defer h.m.mu.Unlock()
+	if h.m.hold == h {
+		if total := h.m.now.Total; total > 0 { // a download that began anew counts once
+			bytes = min(bytes, total-h.m.now.Done)
+		}
+		h.m.add(bytes)
+	}
+}
+
+// End ends the stage. The next one, if it was begun, is now the current one.
+func (h *Hold) End() {
+	if h == nil {
+		return
+	}
+	m := h.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.hold != h {
+		return
+	}
+	m.hold = nil
+	m.flush()
+	for _, next := range m.next {
+		m.stage(next.Stage, next.Total)
+		m.add(next.Done)
+	}
+	m.next = nil
 }
 
 // Flush reports the present state of the stage.

@@ -65,7 +65,11 @@ func (c *Client) drop() {
 
 // dial connects to the keeper at a path. The keeper must run as our user.
 func dial(ctx context.Context, path string) (*net.UnixConn, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unixpacket", path)
+	var conn net.Conn
+	err := withShortPath(path, func(short string) (err error) {
+		conn, err = (&net.Dialer{}).DialContext(ctx, "unixpacket", short)
+		return err
+	})
 	if err != nil {
 		return nil, &carrel.Error{Op: "dial keeper", Kind: carrel.Unavailable, Err: err}
 	}

@@ -109,9 +109,21 @@ func (s *server) retire(l *net.UnixListener) bool {
 	if c, err := l.AcceptUnix(); err == nil {
 		_ = c.Close() // it dials again, through Start
 	}
-	_ = os.Remove(s.path)
+	if s.isOurs() {
+		_ = os.Remove(s.path)
+	}
 	_ = l.Close()
 	return true
+}
+
+// isOurs reports whether the socket at the path is this keeper's. The directory may have been moved,
+// and another may lie in its place.
+func (s *server) isOurs() bool {
+	var own, there unix.Stat_t
+	if s.socket < 0 || unix.Fstat(s.socket, &own) != nil || unix.Lstat(s.path, &there) != nil {
+		return false
+	}
+	return own.Dev == there.Dev && own.Ino == there.Ino
 }
 
 // client serves one connection until it ends or sends an invalid message.

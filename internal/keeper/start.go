@@ -83,10 +83,16 @@ func startDetached(socketPath string) int {
 }
 
 // listen makes the socket. It has mode 0600 from its first moment.
-func listen(path string) (*net.UnixListener, error) {
-	if len(path) > 107 {
-		return nil, fmt.Errorf("%s is too long for a socket", path)
-	}
+func listen(path string) (l *net.UnixListener, err error) {
+	err = withShortPath(path, func(short string) error {
+		l, err = listenAt(short)
+		return err
+	})
+	return l, err
+}
+
+// listenAt is listen with a path that is short enough.
+func listenAt(path string) (*net.UnixListener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
@@ -107,6 +113,24 @@ func listen(path string) (*net.UnixListener, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// maxSocketPath is the longest path of a unix socket. The temporary name may be a little longer than
+// the socket's own.
+const maxSocketPath = 100
+
+// withShortPath calls use with a name of path that is short enough for a socket's address. The name
+// is valid only during the call.
+func withShortPath(path string, use func(short string) error) error {
+	if len(path) <= maxSocketPath {
+		return use(path)
+	}
+	dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: filepath.Dir(path), Err: err}
+	}
+	defer unix.Close(dir)
+	return use(fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(path)))
 }
 
 // lock allows only one start or retirement of a keeper at a path at a time.

@@ -29,6 +29,7 @@ type archive struct {
 	launcher *launcher
 	resolver *resolver
 	lost     *lostAndFound
+	builds   *builds
 }
 
 // loadIndex reads the records. It removes contents that have a tombstone: their deletion was asked
@@ -83,7 +84,8 @@ func (ar *archive) findSnapshot(ctx context.Context, op, idOrName string) (state
 }
 
 // keep has the driver write the present moment of a sandbox, and makes it durable. No record names
-// it yet. The caller holds box.turn.
+// it yet. The caller holds box.turn. If the memory can't be saved because of the sandbox's build,
+// keep may save the files only.
 func (ar *archive) keep(ctx context.Context, b *box, w wish) (state.SnapshotRecord, error) {
 	b.mu.Lock()
 	inst := b.inst
@@ -96,12 +98,18 @@ func (ar *archive) keep(ctx context.Context, b *box, w wish) (state.SnapshotReco
 		return state.SnapshotRecord{}, &carrel.Error{Kind: carrel.Unsupported,
 			Err: fmt.Errorf("sandboxes of tier %s have no snapshots", b.public().Tier)}
 	}
+	if err := ar.builds.fit(ctx, inst, &w); err != nil {
+		return state.SnapshotRecord{}, err
+	}
 	id := carrel.NewSnapshotID()
 	draft, err := ar.opts.Snapshots.Begin(ctx, id)
 	if err != nil {
 		return state.SnapshotRecord{}, err
 	}
 	defer func() { _ = draft.Discard() }() // does nothing after a commit
+	if err := draft.Reserve(ar.sizeToKeep(ctx, inst, b.public().Tier, w.filesOnly)); err != nil {
+		return state.SnapshotRecord{}, err
+	}
 	// A service that dies between the content and its record must not leave the content for ever.
 	// This write takes its time beside the driver's work.
 	buried := make(chan error, 1)
@@ -130,11 +138,31 @@ func (ar *archive) keep(ctx context.Context, b *box, w wish) (state.SnapshotReco
 		return state.SnapshotRecord{}, err
 	}
 	sr.Snapshot.Size = m.Size
+	if drv, err := ar.opts.Drivers.Get(sr.Snapshot.Tier); err == nil {
+		ar.builds.shareLater(drv, info)
+	}
 	if err := failpoint.Hit(pointCommitted); err != nil {
 		ar.scrap(id)
 		return state.SnapshotRecord{}, err
 	}
 	return sr, nil
+}
+
+// sizeToKeep estimates how many bytes a driver writes for a snapshot. A sandbox that can't be
+// measured counts as empty: the driver then meets the full disk itself.
+func (ar *archive) sizeToKeep(ctx context.Context, inst driver.Instance, tier carrel.Tier, filesOnly bool) int64 {
+	st, err := inst.Stats(ctx)
+	if err != nil {
+		return 0
+	}
+	size := st.Disk
+	if d, err := ar.opts.Drivers.Get(tier); err == nil && d.Info().Capabilities.MemorySnapshot {
+		size += max(0, st.Memory-st.MemoryCache)
+		if filesOnly { // the memory is written, too, and read from there
+			size += st.Disk
+		}
+	}
+	return size
 }
 
 // describe builds the record of a snapshot.
@@ -149,7 +177,7 @@ func (ar *archive) describe(rec state.Record, id carrel.SnapshotID, info driver.
 		sn.Names = []string{w.name}
 	}
 	rec.Handle, rec.Wake, rec.Paused, rec.Sound = nil, false, "", false
-	return state.SnapshotRecord{Snapshot: sn, Record: rec}
+	return state.SnapshotRecord{Snapshot: sn, Record: rec, Build: info.Build}
 }
 
 // scrap removes the content of a snapshot that has no record. If that fails, the service tries

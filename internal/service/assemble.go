@@ -24,7 +24,9 @@ func assemble(ctx context.Context, o *Options) *Service {
 	launcher := &launcher{opts: o, log: log, table: t, roots: roots, resolver: resolver}
 	greeter := &greeter{opts: o, log: log, table: t, journal: j}
 	networks := &networks{opts: o, log: log, table: t, records: records, greeter: greeter}
-	archive := &archive{opts: o, log: log, table: t, snaps: snaps, journal: j, records: records, launcher: launcher, resolver: resolver, lost: lost}
+	builds := &builds{opts: o, log: log, table: t, snaps: snaps}
+	launcher.builds = builds
+	archive := &archive{builds: builds, opts: o, log: log, table: t, snaps: snaps, journal: j, records: records, launcher: launcher, resolver: resolver, lost: lost}
 	lost.records = records
 
 	// These parts need each other: an ending sandbox makes room for a new one, and a new one may

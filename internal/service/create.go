@@ -18,6 +18,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/service/golden"
 	"github.com/carrel-dev/carrel/internal/service/timeline"
 	"github.com/carrel-dev/carrel/internal/service/warm"
+	"github.com/carrel-dev/carrel/internal/shortage"
 	"github.com/carrel-dev/carrel/internal/state"
 	"github.com/carrel-dev/carrel/internal/trace"
 )
@@ -92,7 +93,7 @@ type creator struct {
 func (cr *creator) Create(ctx context.Context, opts carrel.CreateOptions) (carrel.Sandbox, error) {
 	p, err := cr.plan(ctx, opts)
 	if err != nil {
-		return carrel.Sandbox{}, err
+		return carrel.Sandbox{}, shortage.Explain(opCreate, "", err)
 	}
 	p.rec.Sandbox.Project, p.rec.Sandbox.Name = carrel.CallerOf(ctx).Project, opts.Name
 	return cr.make(ctx, p)
@@ -180,9 +181,7 @@ func (cr *creator) attempt(ctx context.Context, p *plan) (_ carrel.Sandbox, agai
 // replaces the errors that followed from it.
 func (cr *creator) createError(ctx context.Context, id carrel.ID, err error) error {
 	out := &carrel.Error{Op: opCreate, ID: id, Kind: carrel.KindOf(err), Err: err}
-	if diskFull(err) {
-		out.Kind, out.Hint = carrel.Exhausted, hintDisk
-	}
+	lacking(out)
 	cause := context.Cause(ctx)
 	switch {
 	case cause == nil:

@@ -30,13 +30,17 @@ func Examine(ctx context.Context, d driver.Driver, standard carrel.Tier) Check {
 	return c
 }
 
-// Doctor checks again, for every driver, whether it works on this host.
+// Doctor checks again, for every driver, whether it works on this host. It also lists what needs
+// another build than this one.
 func (s *Service) Doctor(ctx context.Context) ([]Check, error) {
 	drivers := s.opts.Drivers.All()
 	checks := make([]Check, len(drivers))
 	var wg sync.WaitGroup
 	for i, d := range drivers {
-		wg.Go(func() { checks[i] = Examine(ctx, d, s.opts.DefaultTier) })
+		wg.Go(func() {
+			checks[i] = Examine(ctx, d, s.opts.DefaultTier)
+			checks[i].Findings = append(checks[i].Findings, s.archive.builds.findings(ctx, d)...)
+		})
 	}
 	wg.Wait()
 	if err := ctx.Err(); err != nil {

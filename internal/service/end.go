@@ -39,12 +39,14 @@ func (li *lifecycle) end(ctx context.Context, b *box, reason carrel.EndReason, m
 	return li.endIf(ctx, b, verdict{reason, message}, nil)
 }
 
-// endIf ends a sandbox only if cond agrees. It calls cond with box.mu held when it decides.
+// endIf ends a sandbox only if cond agrees. It calls cond with box.mu held when it decides. An
+// operation that does not give up in time loses its instance: its result no longer counts.
 func (li *lifecycle) endIf(ctx context.Context, b *box, v verdict, cond func(carrel.Sandbox) bool) error {
 	if !li.table.hold() {
 		return &carrel.Error{Op: "end sandbox", Kind: carrel.Unavailable, ID: b.id, Err: errClosing}
 	}
 	defer li.table.wg.Done()
+	hung, err := false, error(nil) // the operation under way does not give up
 	for {
 		b.mu.Lock()
 		st, e := b.rec.Sandbox.State, b.ending
@@ -67,10 +69,10 @@ func (li *lifecycle) endIf(ctx context.Context, b *box, v verdict, cond func(car
 			case <-ctx.Done():
 				return &carrel.Error{Op: "end sandbox", Kind: carrel.TimedOut, ID: b.id, Err: context.Cause(ctx)}
 			}
-		case st == carrel.Pausing || st == carrel.Resuming: // it gives up, or finishes soon
+		case !hung && (st == carrel.Pausing || st == carrel.Resuming): // it gives up, or finishes soon
 			b.mu.Unlock()
 			b.interrupt(errKilled)
-			if err := b.settled(ctx); err != nil {
+			if hung, err = b.hangs(ctx); err != nil {
 				return &carrel.Error{Op: "end sandbox", Kind: carrel.TimedOut, ID: b.id, Err: err}
 			}
 		case cond != nil && !cond(b.rec.Sandbox):
@@ -86,7 +88,8 @@ func (li *lifecycle) endIf(ctx context.Context, b *box, v verdict, cond func(car
 			b.mu.Unlock()
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 			defer cancel()
-			e.err = li.tearDown(ctx, b, v)
+			// A resumption that hangs counts its instance itself.
+			e.err = li.tearDown(ctx, b, v, st != carrel.Resuming)
 			close(e.done)
 			return e.err
 		}
@@ -103,8 +106,9 @@ func isClosed(c chan struct{}) bool {
 }
 
 // tearDown removes a sandbox that endIf has marked. When the driver fails, the sandbox stays in the
-// table as stopping, and the service tries again.
-func (li *lifecycle) tearDown(ctx context.Context, b *box, v verdict) error {
+// table as stopping, and the service tries again. counts says that the table counts the sandbox as
+// living because of its instance.
+func (li *lifecycle) tearDown(ctx context.Context, b *box, v verdict, counts bool) error {
 	b.mu.Lock()
 	inst := b.inst
 	b.mu.Unlock()
@@ -123,7 +127,7 @@ func (li *lifecycle) tearDown(ctx context.Context, b *box, v verdict) error {
 			Hint: "it is tried again every few seconds"}
 	}
 	b.closeConn()
-	li.forget(ctx, b, v, inst != nil)
+	li.forget(ctx, b, v, counts && inst != nil)
 	return nil
 }
 

@@ -150,7 +150,17 @@ func (s *Service) ListTemplates(ctx context.Context) ([]carrel.Template, error) 
 
 // PullTemplate implements carrel.Templates.
 func (s *Service) PullTemplate(ctx context.Context, name, ref string, progress func(carrel.Progress)) (carrel.Template, error) {
-	return s.templates.PullTemplate(ctx, name, ref, progress)
+	return s.templates.PullImage(ctx, name, carrel.PullOptions{Image: ref}, progress)
+}
+
+// PullImage implements carrel.Registries.
+func (s *Service) PullImage(ctx context.Context, name string, opts carrel.PullOptions, progress func(carrel.Progress)) (carrel.Template, error) {
+	return s.templates.PullImage(ctx, name, opts, progress)
+}
+
+// PushTemplate implements carrel.Registries.
+func (s *Service) PushTemplate(ctx context.Context, nameOrID string, opts carrel.PushOptions, progress func(carrel.Progress)) (carrel.Pushed, error) {
+	return s.templates.PushTemplate(ctx, nameOrID, opts, progress)
 }
 
 // UpdateTemplate implements carrel.Templates.

@@ -167,8 +167,13 @@ func (r *ripener) fits(ctx context.Context, sr state.SnapshotRecord) error {
 	if err != nil {
 		return err
 	}
+	if !r.archive.builds.isOwn(ctx, drv, m.Info) { // a new sandbox gets this build's kernel
+		return errOtherBuild
+	}
 	return rs.CanRestore(m.Info, driver.RestoreOptions{})
 }
+
+var errOtherBuild = errors.New("it is of another build")
 
 // IsWanted implements golden.Host.
 func (r *ripener) IsWanted(ctx context.Context, key string, of golden.Of) bool {

@@ -23,6 +23,7 @@ type launcher struct {
 	table    *table
 	roots    *roots
 	resolver *resolver
+	builds   *builds
 	probes   probes
 }
 
@@ -113,6 +114,9 @@ func (la *launcher) stand(ctx context.Context, b *box, drv driver.Driver, root d
 	} else {
 		r, err := restorer(drv)
 		if err != nil {
+			return nil, nil, err
+		}
+		if err := la.builds.fetch(ctx, drv, from.info); err != nil {
 			return nil, nil, err
 		}
 		opts := driver.RestoreOptions{FilesOnly: from.filesOnly, Later: from.later, SameBoot: from.sameBoot}

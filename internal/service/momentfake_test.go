@@ -143,6 +143,8 @@ type fakeSnapshots struct {
 	dir      string
 	DeleteFn func(carrel.SnapshotID) error
 	VerifyFn func(carrel.SnapshotID) error
+	// ReserveFn is asked for the room of a draft.
+	ReserveFn func(size int64) error
 
 	mu   sync.Mutex
 	done map[carrel.SnapshotID]snapshot.Manifest
@@ -161,6 +163,12 @@ type fakeDraft struct {
 
 func (d *fakeDraft) Dir() string       { return d.dir }
 func (d *fakeDraft) WriteBack() func() { return func() {} }
+func (d *fakeDraft) Reserve(size int64) error {
+	if d.f.ReserveFn != nil {
+		return d.f.ReserveFn(size)
+	}
+	return nil
+}
 
 func (d *fakeDraft) Commit(_ context.Context, m snapshot.Manifest) (snapshot.Manifest, error) {
 	d.f.mu.Lock()

@@ -186,6 +186,10 @@ func (m *moments) putAway(b *box) {
 	b.mu.Lock()
 	inst := b.inst
 	conn := b.conn
+	if b.rec.Sandbox.State == carrel.Stopping { // a kill did not wait for this pause
+		b.mu.Unlock()
+		return
+	}
 	b.inst, b.conn = nil, nil
 	b.rec.Sandbox.State = carrel.Paused
 	b.enrollLocked()

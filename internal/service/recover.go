@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -102,6 +103,7 @@ func (r *recovery) recoverOne(ctx context.Context, rec state.Record) (kept bool,
 		inst, err = drv.Recover(ctx, rec.Handle)
 		if err != nil && !errors.Is(err, carrel.NotFound) {
 			log.Error("a sandbox could not be adopted and is left alone", "err", err)
+			r.archive.builds.leave(id, err)
 			if rec.Sandbox.State == carrel.Paused { // its state does not depend on the instance
 				r.recoverPaused(ctx, rec, nil)
 			}
@@ -117,6 +119,7 @@ func (r *recovery) recoverOne(ctx context.Context, rec state.Record) (kept bool,
 	case state.Warm:
 		return r.nursery.recover(ctx, rec, inst)
 	}
+	gone := cmp.Or(r.opts.LostReason, "it was gone when the service came back: the machine or the sandbox was stopped meanwhile")
 	switch {
 	case rec.Sandbox.State != carrel.Running: // half made, or half ended
 		if inst != nil {
@@ -130,7 +133,7 @@ func (r *recovery) recoverOne(ctx context.Context, rec state.Record) (kept bool,
 		if r.pausedLater(ctx, rec) {
 			return false, nil
 		}
-		return false, r.bury(ctx, rec, verdict{carrel.EndLost, "it was gone when the service came back: the machine or the sandbox was stopped meanwhile"})
+		return false, r.bury(ctx, rec, verdict{carrel.EndLost, gone})
 	}
 	if f, ok := driver.As[driver.Freezer](inst); ok { // the earlier service died during a pause
 		if err := f.Thaw(ctx); err != nil {

@@ -306,6 +306,10 @@ func (m *moments) recordRunning(ctx context.Context, b *box, inst driver.Instanc
 		return err
 	}
 	b.mu.Lock()
+	if b.rec.Sandbox.State == carrel.Stopping { // a kill did not wait for this resumption
+		b.mu.Unlock()
+		return errKilled
+	}
 	b.rec = rec
 	b.enrollLocked()
 	b.use.last = time.Now()

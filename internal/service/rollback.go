@@ -102,6 +102,9 @@ func (m *moments) restorable(ctx context.Context, b *box, id carrel.SnapshotID) 
 	if err != nil {
 		return nil, err
 	}
+	if err := m.launcher.builds.fetch(ctx, drv, o.info); err != nil {
+		return nil, err
+	}
 	if err := r.CanRestore(o.info, driver.RestoreOptions{}); err != nil {
 		return nil, err
 	}

@@ -39,6 +39,7 @@
 //	recovery   takes over the sandboxes of an earlier service
 //	moments    pause, resume, fork, rollback, promotion, visits
 //	archive    snapshots: kept, shown, compared, removed
+//	builds     the builds that can restore them                                  builds.mu
 //	meter, autopilot   measurements, and the service's own snapshots and pauses
 //
 // Some parts have packages of their own, which know no sandbox: timeline (the index of snapshots),
@@ -142,6 +143,11 @@ type Options struct {
 	ReadyTimeout time.Duration
 	// Warm keeps sandboxes ready. Zero keeps none.
 	Warm WarmOptions
+	// LostReason says why recorded sandboxes are gone, if this service knows it. "" is the usual
+	// reason: the machine or the sandbox was stopped.
+	LostReason string
+	// OnUpgrade says how the memory of sandboxes of other builds is saved; "" is UpgradeKeep.
+	OnUpgrade OnUpgrade
 	// KillOnClose ends every sandbox at Close. Without it, sandboxes live on and the next Service
 	// adopts them.
 	KillOnClose bool

@@ -267,11 +267,13 @@ func (t *table) take(ctx context.Context, op string, b *box) (_ context.Context,
 	if !t.hold() {
 		return nil, nil, &carrel.Error{Op: op, Kind: carrel.Unavailable, ID: b.id, Err: errClosing}
 	}
+	wait, cancel := waitForTurn(ctx)
+	defer cancel()
 	select {
 	case b.turn <- struct{}{}:
-	case <-ctx.Done():
+	case <-wait.Done():
 		t.wg.Done()
-		return nil, nil, &carrel.Error{Op: op, Kind: carrel.TimedOut, ID: b.id, Err: context.Cause(ctx)}
+		return nil, nil, &carrel.Error{Op: op, Kind: carrel.TimedOut, ID: b.id, Err: context.Cause(wait)}
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	b.mu.Lock()

@@ -55,24 +55,39 @@ func (t *templates) ImportTemplate(ctx context.Context, name string, archive io.
 	return img.Template, err
 }
 
-// PullTemplate implements carrel.Templates.
-func (t *templates) PullTemplate(ctx context.Context, name, ref string, progress func(carrel.Progress)) (carrel.Template, error) {
+// PullImage implements carrel.Registries.
+func (t *templates) PullImage(ctx context.Context, name string, opts carrel.PullOptions, progress func(carrel.Progress)) (carrel.Template, error) {
 	pass, err := t.gates.enterBuild(ctx, "pull template")
 	if err != nil {
 		return carrel.Template{}, err
 	}
 	defer pass.Done(nil)
-	img, err := t.made(ctx, name, ref, progress)
+	img, err := t.made(ctx, name, opts, progress)
 	t.templatesChanged()
 	return img.Template, err
 }
 
 // made pulls an image, or makes a built-in template if there is no image.
-func (t *templates) made(ctx context.Context, name, ref string, progress func(carrel.Progress)) (image.Image, error) {
-	if ref == "" {
+func (t *templates) made(ctx context.Context, name string, opts carrel.PullOptions, progress func(carrel.Progress)) (image.Image, error) {
+	if opts.Image == "" {
 		return t.opts.Images.Make(ctx, name, progress)
 	}
-	return t.opts.Images.Pull(ctx, name, ref, progress)
+	return t.opts.Images.Pull(ctx, name, opts, progress)
+}
+
+// PushTemplate implements carrel.Registries.
+func (t *templates) PushTemplate(ctx context.Context, nameOrID string, opts carrel.PushOptions, progress func(carrel.Progress)) (carrel.Pushed, error) {
+	const op = "push template"
+	found, err := t.resolver.template(ctx, op, nameOrID)
+	if err != nil {
+		return carrel.Pushed{}, err
+	}
+	pass, err := t.gates.enterBuild(ctx, op)
+	if err != nil {
+		return carrel.Pushed{}, err
+	}
+	defer pass.Done(nil)
+	return t.opts.Images.Push(ctx, found.ID, opts, progress)
 }
 
 // UpdateTemplate implements carrel.Templates.

@@ -3,9 +3,11 @@ package service
 import (
 	"context"
 	"errors"
-	"syscall"
+	"fmt"
+	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/shortage"
 )
 
 // interrupt asks the operation that holds box.turn to give up.
@@ -17,8 +19,19 @@ func (b *box) interrupt(cause error) {
 	}
 }
 
-// settled waits until no operation holds box.turn. The next one may take it at once.
+// How long an operation may wait for another one.
+const (
+	// giveUpTime is for an operation that a kill interrupted. Most give up at once.
+	giveUpTime = 2 * time.Second
+	// turnTime is for all others. It is longer than the pause of a big sandbox takes.
+	turnTime = 10 * time.Minute
+)
+
+// settled waits until no operation holds box.turn, but not longer than turnTime. The next operation
+// may take it at once.
 func (b *box) settled(ctx context.Context) error {
+	ctx, cancel := waitForTurn(ctx)
+	defer cancel()
 	select {
 	case b.turn <- struct{}{}:
 		<-b.turn
@@ -26,6 +39,23 @@ func (b *box) settled(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// hangs waits until an interrupted operation has given up box.turn. It reports true if the
+// operation does not do that within giveUpTime.
+func (b *box) hangs(ctx context.Context) (bool, error) {
+	short, cancel := context.WithTimeout(ctx, giveUpTime)
+	defer cancel()
+	if err := b.settled(short); err == nil || ctx.Err() != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+// waitForTurn bounds the wait for another operation.
+func waitForTurn(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, turnTime,
+		fmt.Errorf("another operation on the sandbox has been under way for %v: carrel kill ends it", turnTime))
 }
 
 // setState changes the state from one value to another. It reports false if the state was not from.
@@ -40,11 +70,16 @@ func (b *box) setState(from, to carrel.State) bool {
 	return true
 }
 
-const hintDisk = "the host's disk is full: free some of it, or delete snapshots"
-
-// diskFull reports whether an error means that the host's disk is full.
-func diskFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+// lacking sets the kind, the field and the hint of an error that means that the machine lacks
+// something.
+func lacking(out *carrel.Error) {
+	field, hint := shortage.Of(out.Err)
+	if field == "" && out.Kind == carrel.Internal {
+		field, hint = shortage.Now(out.Err)
+	}
+	if field != "" {
+		out.Kind, out.Field, out.Hint = carrel.Exhausted, field, hint
+	}
 }
 
 // momentError gives the error of a snapshot operation its final form.
@@ -58,9 +93,7 @@ func (b *box) momentError(ctx context.Context, op string, err error) error {
 	if err == error(inner) && inner.Op == "" { // it names this operation already
 		out.Err = inner.Err
 	}
-	if diskFull(err) {
-		out.Kind, out.Hint = carrel.Exhausted, hintDisk
-	}
+	lacking(out)
 	switch cause := context.Cause(ctx); {
 	case cause == nil:
 	case errors.Is(cause, errKilled):

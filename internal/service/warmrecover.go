@@ -34,6 +34,11 @@ func (n *nursery) recover(ctx context.Context, rec state.Record, inst driver.Ins
 func (n *nursery) reserve(ctx context.Context, found *prepared) (one *warm.One[*prepared], useful bool) {
 	rec := found.box.rec
 	none := oneOf(found, "")
+	if v, ok := driver.As[driver.Versioned](found.box.inst); ok {
+		if _, own := v.Build(); !own { // a new sandbox gets this build's kernel
+			return none, false
+		}
+	}
 	if _, err := os.Stat(filepath.Join(found.box.dir, readyMark)); err != nil || !n.warm.IsOn() {
 		return none, false
 	}

@@ -88,10 +88,23 @@ type Store interface {
 	Close() error
 }
 
+// BuildStore is an optional part of a Store. Where other machines use the store too, it keeps copies
+// of the builds that can restore its snapshots (driver.BuildKeeper).
+type BuildStore interface {
+	// PutBuild stores a build under its name, unless it is there. open opens the content. A store
+	// that is of this machine alone does nothing. Errors: Unavailable, and those of open.
+	PutBuild(ctx context.Context, name string, open func() (r io.ReadCloser, size int64, err error)) error
+	// GetBuild returns a build. Errors: NotFound, Unavailable.
+	GetBuild(ctx context.Context, name string) (io.ReadCloser, error)
+}
+
 // Draft is a snapshot that is being taken.
 type Draft interface {
 	// Dir is the directory for the driver's files. It is empty and has mode 0700.
 	Dir() string
+	// Reserve makes sure that the disk has room for this many bytes more, also beside other drafts
+	// that are being written. It writes nothing. Error: Exhausted.
+	Reserve(size int64) error
 	// WriteBack sends data to the disk while the driver writes it into Dir, until the caller calls
 	// stop. Commit then waits for less.
 	WriteBack() (stop func())

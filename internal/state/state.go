@@ -53,6 +53,8 @@ type SnapshotRecord struct {
 	Snapshot carrel.Snapshot
 	// Record is the sandbox's record at that moment. Forks are made from it. It holds secrets.
 	Record Record
+	// Build is the driver's build that can restore the memory; "" is not recorded.
+	Build string `json:",omitempty"`
 }
 
 // UnmarshalJSON also reads records from before sandboxes had a project.

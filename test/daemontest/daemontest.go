@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -76,6 +77,31 @@ func Start(t testing.TB, extra ...string) *Daemon {
 	return d
 }
 
+// StartIn is Start on an existing data directory, such as a copy of another daemon's.
+func StartIn(t testing.TB, dir string, extra ...string) *Daemon {
+	t.Helper()
+	bin, err := filepath.Abs("../../bin/carrel")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = os.Remove(filepath.Join(dir, "daemon.json")) // the original's
+	d := &Daemon{t: t, Bin: bin, Dir: dir}
+	d.begin(extra)
+	return d
+}
+
+// RestartIn starts the daemon again, on the directory to which its own was moved, with additional
+// arguments of carrel serve.
+func (d *Daemon) RestartIn(dir string, extra ...string) {
+	d.t.Helper()
+	d.Dir, d.args[1] = dir, dir
+	args := d.args
+	d.args = append(slices.Clone(args), extra...)
+	_ = os.Remove(filepath.Join(dir, "daemon.json"))
+	d.launch()
+	d.args = args
+}
+
 // StartBin is Start with another binary, and with additional environment variables.
 func StartBin(t testing.TB, bin string, env []string, extra ...string) *Daemon {
 	t.Helper()
@@ -111,8 +137,34 @@ func StartAs(t testing.TB, uid int, extra ...string) *Daemon {
 	return d
 }
 
-// begin starts the daemon for the first time.
+// StartOn is Start in a directory that the test made, perhaps on a filesystem of its own. The
+// daemon does not make the base template. It imports this archive as the template "mini", which is
+// its default.
+func StartOn(t testing.TB, dir, archive string, extra ...string) *Daemon {
+	t.Helper()
+	bin, err := filepath.Abs("../../bin/carrel")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Daemon{t: t, Bin: bin, Dir: dir}
+	d.prepare(append(extra, "--default-template", "mini", "--cache-dir", t.TempDir()))
+	if out, err := d.CLI("template", "import", "mini", archive).CombinedOutput(); err != nil {
+		t.Fatalf("import: %v\n%s\n%s", err, out, d.log)
+	}
+	return d
+}
+
+// begin starts the daemon for the first time, and waits for its base template.
 func (d *Daemon) begin(extra []string) {
+	d.t.Helper()
+	d.prepare(extra)
+	if out, err := d.CLI("template", "inspect", "base").CombinedOutput(); err != nil {
+		d.t.Fatalf("base template: %v\n%s\n%s", err, out, d.log)
+	}
+}
+
+// prepare starts the daemon for the first time.
+func (d *Daemon) prepare(extra []string) {
 	d.t.Helper()
 	port := freePort(d.t)
 	for i, a := range extra {
@@ -122,9 +174,6 @@ func (d *Daemon) begin(extra []string) {
 	d.args = append([]string{"--data-dir", d.Dir, "serve", "--listen", "127.0.0.1:" + port}, warmless(extra)...)
 	d.launch()
 	d.t.Cleanup(d.stop)
-	if out, err := d.CLI("template", "inspect", "base").CombinedOutput(); err != nil {
-		d.t.Fatalf("base template: %v\n%s\n%s", err, out, d.log)
-	}
 }
 
 // command returns a run of the binary by the daemon's user.

@@ -308,7 +308,11 @@ func (d *Driver) startBlank(cpus int) (b *blank, err error) {
 	args, files := d.withFilter([]string{sentryName}, []*os.File{d.program.null, d.program.null, theirs})
 	args = append(args, blankArg+strconv.Itoa(socket), blankCPUs+strconv.Itoa(cpus))
 	args = append(append(args, d.flags()...), "boot", blankID)
-	b.pid, b.pidfd, err = d.startSentry(args, b.uid, b.group, files)
+	own, err := d.ownKernel()
+	if err != nil {
+		return b, err
+	}
+	b.pid, b.pidfd, err = d.startSentry(own, args, b.uid, b.group, files)
 	return b, err
 }
 

@@ -48,8 +48,17 @@ func (in *Instance) call(ctx context.Context, method string, arg, result any) er
 		return in.lost(ctx, hosted.ErrClosed)
 	}
 	var remote urpc.RemoteError
-	if err != nil && !errors.As(err, &remote) {
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &remote):
 		return in.lost(ctx, err)
+	case !isNoSpace(err):
+		// The rest is the sentry's stack, which helps no caller.
+		if line, rest, long := strings.Cut(remote.Message, "\n"); long {
+			in.d.log.Error("a sentry refused a command", "sandbox", in.rec.ID, "method", method, "err", line, "more", rest)
+			return urpc.RemoteError{Message: line}
+		}
 	}
 	return err
 }
@@ -110,7 +119,8 @@ func (in *Instance) wrap(op string, err error) error {
 	case errors.Is(err, context.Canceled):
 		out.Kind = carrel.Unavailable
 	case isNoSpace(err):
-		out.Kind, out.Hint = carrel.Exhausted, "free space on the host's disk"
+		// A sentry answers with its stack: a person needs one line.
+		out.Kind, out.Hint, out.Err = carrel.Exhausted, "free space on the host's disk", errors.New("the host's disk has no room left")
 	}
 	return out
 }

@@ -25,6 +25,8 @@ type Options struct {
 	// Blanks is the number of sentries to keep that were started before there is a sandbox for
 	// them; 0 is none.
 	Blanks int
+	// Kernels is the directory of kept builds; "" keeps none.
+	Kernels string
 }
 
 // Driver is the gvisor tier.
@@ -37,6 +39,7 @@ type Driver struct {
 	links   hosted.Links
 
 	ids     identities // of images and binaries
+	kernels *kernels   // of other builds
 	spawner spawner
 	works   atomic.Bool // Probe says so
 	blanks  blanks
@@ -69,7 +72,12 @@ func New(opts Options) (*Driver, error) {
 	if err != nil {
 		return nil, &carrel.Error{Op: op, Kind: carrel.Internal, Err: errors.Join(fmt.Errorf("the sandboxes' kernel: %w", err), groups.Close())}
 	}
-	d := &Driver{opts: opts, log: opts.Log, program: program, root: os.Geteuid() == 0 && hasUIDs(), groups: groups, links: opts.Links(name)}
+	kernels, err := openKernels(opts.Kernels)
+	if err != nil {
+		program.close()
+		return nil, &carrel.Error{Op: op, Kind: carrel.Internal, Err: errors.Join(fmt.Errorf("the kept builds: %w", err), groups.Close())}
+	}
+	d := &Driver{kernels: kernels, opts: opts, log: opts.Log, program: program, root: os.Geteuid() == 0 && hasUIDs(), groups: groups, links: opts.Links(name)}
 	d.spawner.get(d) // before the daemon is big
 	d.uids.fixed = !d.root
 	d.blanks.d, d.blanks.want, d.blanks.all = d, opts.Blanks, map[*blank]struct{}{}
@@ -106,6 +114,7 @@ func (d *Driver) Close() error {
 	d.filterOnce.Do(func() {}) // never compile it now
 	hosted.CloseAll(d.filterFile)
 	err := d.spawner.close()
+	d.kernels.close()
 	d.program.close()
 	return errors.Join(err, d.groups.Close()) // removes only empty groups
 }
@@ -149,6 +158,6 @@ func (d *Driver) sandboxUID(id carrel.ID) int {
 	if !d.root {
 		return os.Geteuid()
 	}
-	sum := sha256.Sum256([]byte(id))
+	sum := sha256.Sum256([]byte(d.opts.Identity + string(id))) // a copy's sandbox may have the same ID
 	return firstUID + int(binary.BigEndian.Uint32(sum[:4])%uids)
 }

@@ -33,7 +33,7 @@ type work struct {
 }
 
 // startConfined starts a part that reads a sentry's files, under the limits of a sandbox.
-func (d *Driver) startConfined(name string, limits carrel.Limits, files []*os.File) (*work, error) {
+func (d *Driver) startConfined(p *program, name string, limits carrel.Limits, files []*os.File) (*work, error) {
 	id := carrel.NewID() // an ID of its own: the snapshot's sandbox may be alive
 	group, err := d.groups.Create(string(id), cgroup.Limits{
 		Memory: int64(max(limits.MemoryMB, confinedMB)) << 20, CPUs: limits.CPUs, Pids: hostTasks(bounds.MinPids),
@@ -41,11 +41,11 @@ func (d *Driver) startConfined(name string, limits carrel.Limits, files []*os.Fi
 	if err != nil {
 		return nil, err
 	}
-	w := &work{group: group, cmd: exec.Command(d.program.path)}
-	w.cmd.Args = []string{name, "--root=" + d.opts.Root, "-"} // the root is for Sweep
+	w := &work{group: group, cmd: exec.Command(p.path)}
+	w.cmd.Args = []string{name, d.opts.RootArg(), "-"} // the root is for Sweep
 	w.cmd.Env, w.cmd.Dir = []string{sentryEnv}, "/"
 	w.cmd.Stderr = &limitedWriter{w: &w.stderr, left: hosted.MaxWords}
-	w.cmd.Stdin, w.cmd.ExtraFiles = d.program.null, files
+	w.cmd.Stdin, w.cmd.ExtraFiles = p.null, files
 	w.cmd.SysProcAttr = d.namespaces(d.sandboxUID(id))
 	proc.CloseOnExec(3)
 	if err := proc.Alone(func() error { return group.Start(w.cmd.SysProcAttr, w.cmd.Start) }); err != nil {
@@ -90,10 +90,11 @@ func (l *limitedWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// runExtract makes a snapshot of files from one with memory, and writes it to out.
-func (d *Driver) runExtract(ctx context.Context, limits carrel.Limits, memory, images, out []*os.File) error {
+// runExtract makes a snapshot of files from one with memory, and writes it to out. k is the kernel
+// that saved the memory.
+func (d *Driver) runExtract(ctx context.Context, k *sentryBuild, limits carrel.Limits, memory, images, out []*os.File) error {
 	manifest, tree, meta, pages := out[0], out[1], out[2], out[3]
-	w, err := d.startConfined(extractName, limits,
+	w, err := d.startConfined(k.program, extractName, limits,
 		[]*os.File{memory[0], memory[1], images[0], images[1], memory[2], manifest, tree, meta, pages})
 	if err != nil {
 		return err
@@ -109,7 +110,11 @@ func (d *Driver) runExtract(ctx context.Context, limits carrel.Limits, memory, i
 
 // extract makes a snapshot of files from one with memory, in files without names. It does not copy
 // the contents of files: they stay in the old pages file.
-func (d *Driver) extract(ctx context.Context, s *saved, spec driver.Spec) (*saved, error) {
+func (d *Driver) extract(ctx context.Context, s *saved, info driver.SnapshotInfo, spec driver.Spec) (*saved, error) {
+	k, err := d.kernelOf(info.Build)
+	if err != nil {
+		return nil, err
+	}
 	var images []*os.File
 	defer func() { hosted.CloseAll(images...) }()
 	for _, name := range []string{spec.Root.Image, spec.Guest} {
@@ -127,7 +132,7 @@ func (d *Driver) extract(ctx context.Context, s *saved, spec driver.Spec) (*save
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR|syscall.O_CLOEXEC, 0)
 	if err == nil {
 		defer null.Close()
-		err = d.runExtract(ctx, spec.Limits, s.files, images, append(out[:3:3], null))
+		err = d.runExtract(ctx, k, spec.Limits, s.files, images, append(out[:3:3], null))
 	}
 	if err == nil {
 		err = rewind(out)
@@ -185,7 +190,7 @@ func (d *Driver) snapshotFiles(ctx context.Context, dir string, info driver.Snap
 	}
 	defer func() { s.close() }()
 	if info.Memory {
-		only, err := d.extract(ctx, s, spec)
+		only, err := d.extract(ctx, s, info, spec)
 		s.close()
 		if err != nil {
 			s = nil
@@ -197,7 +202,7 @@ func (d *Driver) snapshotFiles(ctx context.Context, dir string, info driver.Snap
 	if err != nil {
 		return nil, err
 	}
-	work, err := d.startConfined(tarName, spec.Limits, append(s.files[:4:4], w))
+	work, err := d.startConfined(d.program, tarName, spec.Limits, append(s.files[:4:4], w))
 	w.Close()
 	if err != nil {
 		r.Close()

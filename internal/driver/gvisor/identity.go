@@ -121,12 +121,15 @@ func imageID(f *os.File, size int64) (string, error) {
 	return fmt.Sprintf("%d-%s", size, hex.EncodeToString(h.Sum(nil)[:16])), nil
 }
 
-// made names the sentry's build and the two images of a sandbox.
-type made struct{ build, root, guest string }
+// made is the sentry's build of a sandbox, and names its two images.
+type made struct {
+	kernel      *sentryBuild
+	root, guest string
+}
 
-// madeOf finds the names for a spec.
+// madeOf finds the names for a spec, and this build's kernel.
 func (d *Driver) madeOf(spec driver.Spec) (m made, err error) {
-	if m.build, err = d.buildName(); err != nil {
+	if m.kernel, err = d.ownKernel(); err != nil {
 		return m, err
 	}
 	if m.root, err = d.ids.of(spec.Root.Image, imageID); err != nil {
@@ -151,6 +154,9 @@ func (d *Driver) buildName() (string, error) {
 		return "", err
 	}
 	sum := sha256.Sum256(told)
+	if mark != "" {
+		version += "+" + mark
+	}
 	return fmt.Sprintf("gvisor %s %s/%s %s carrel-%d-%s", version, runtime.GOOS, runtime.GOARCH, platformName,
 		snapshotFormat, hex.EncodeToString(sum[:4])), nil
 }

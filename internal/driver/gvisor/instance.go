@@ -25,13 +25,15 @@ type record struct {
 	MTU  int    `json:"mtu"`
 
 	// The names that its snapshots get. Empty in the handles of older builds.
-	Build  string        `json:"build,omitempty"` // see Driver.buildName, at its start
-	Files  string        `json:"files,omitempty"` // filesBuild at its start
-	Root   string        `json:"root,omitempty"`  // see imageID
-	Guest  string        `json:"guest,omitempty"`
-	Inside carrel.Limits `json:"inside"`           // see launch.inside
-	Images []string      `json:"images,omitempty"` // the paths of the two
-	Loads  string        `json:"loads,omitempty"`  // the content it was restored with, see Loaded
+	Build string `json:"build,omitempty"` // see Driver.buildName, at its start
+	// Control is the sentry's controlVersion; 0 is 1.
+	Control int           `json:"control,omitempty"`
+	Files   string        `json:"files,omitempty"` // filesBuild at its start
+	Root    string        `json:"root,omitempty"`  // see imageID
+	Guest   string        `json:"guest,omitempty"`
+	Inside  carrel.Limits `json:"inside"`           // see launch.inside
+	Images  []string      `json:"images,omitempty"` // the paths of the two
+	Loads   string        `json:"loads,omitempty"`  // the content it was restored with, see Loaded
 }
 
 // Instance is one sandbox.
@@ -58,7 +60,7 @@ func (d *Driver) newInstance(l *launch) *Instance {
 		d: d, group: l.group, guestLog: l.guestLog, ice: iceThawed,
 		rec: record{
 			Record: hosted.NewRecord(recordVersion, l.spec, d.links.Name(l.spec.ID), l.pid, l.group), UID: l.uid, Sock: l.sock,
-			Build: l.made.build, Files: filesBuild, Root: l.made.root, Guest: l.made.guest, Inside: l.inside(),
+			Build: l.made.kernel.name, Control: controlVersion, Files: filesBuild, Root: l.made.root, Guest: l.made.guest, Inside: l.inside(),
 			Images: []string{l.spec.Root.Image, l.spec.Guest},
 		},
 	}
@@ -70,6 +72,7 @@ func (d *Driver) newInstance(l *launch) *Instance {
 		}
 	}
 	in.begin(l.pidfd)
+	d.keepLater()
 	return in
 }
 

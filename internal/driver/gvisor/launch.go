@@ -138,7 +138,7 @@ func (d *Driver) start(ctx context.Context, l *launch, blank bool) error {
 		CPUs:   l.spec.Limits.CPUs,
 		Pids:   hostTasks(l.spec.Limits.Pids),
 	}
-	if blank {
+	if blank && l.made.kernel.own() {
 		if b := d.blanks.take(l.cpus()); b != nil {
 			defer trace.Mark(ctx, "take a blank sentry").End()
 			return d.give(l, b, log, limits)
@@ -170,7 +170,12 @@ var fixedFlags = []string{
 
 // flags returns the fixed flags and --root. Sweep finds our processes by --root.
 func (d *Driver) flags() []string {
-	return append([]string{"--root=" + d.opts.Root}, fixedFlags...)
+	return d.flagsOf(fixedFlags)
+}
+
+// flagsOf is flags for the settings of another build.
+func (d *Driver) flagsOf(fixed []string) []string {
+	return append([]string{d.opts.RootArg()}, fixed...)
 }
 
 // addFiles donates the images and the file that holds the sandbox's writes.
@@ -246,7 +251,7 @@ func (l *launch) addControl() error {
 	if err != nil {
 		return err
 	}
-	spec, err := l.own(specFile(l.spec, l.inside()))
+	spec, err := l.own(specFile(l.made.kernel, l.spec, l.inside()))
 	if err != nil {
 		return err
 	}
@@ -287,13 +292,16 @@ func (l *launch) cpus() int {
 // exec starts the process in its namespaces and its group.
 func (d *Driver) exec(l *launch, log *os.File) (err error) {
 	const first = 3
-	args, files := []string{sentryName}, append([]*os.File{d.program.null, log}, l.files...)
-	args, files = d.withFilter(args, files)
+	k := l.made.kernel
+	args, files := []string{sentryName}, append([]*os.File{k.program.null, log}, l.files...)
+	if k.own() { // another build has another filter, and compiles it itself
+		args, files = d.withFilter(args, files)
+	}
 	if l.paging > 0 {
 		args = append(args, pagesArg+l.pagesText(first))
 	}
-	args = slices.Concat(args, d.flags(), []string{"boot", "--bundle=/", "--setup-root", "--apply-caps=true"}, l.numbered(first), []string{string(l.spec.ID)})
-	l.pid, l.pidfd, err = d.startSentry(args, l.uid, l.group, files)
+	args = slices.Concat(args, d.flagsOf(k.flags), []string{"boot", "--bundle=/", "--setup-root", "--apply-caps=true"}, l.numbered(first), []string{string(l.spec.ID)})
+	l.pid, l.pidfd, err = d.startSentry(k, args, l.uid, l.group, files)
 	return err
 }
 
@@ -310,12 +318,12 @@ func (d *Driver) withFilter(args []string, files []*os.File) ([]string, []*os.Fi
 }
 
 // startSentry starts a sentry. files become its descriptors from 1 on.
-func (d *Driver) startSentry(args []string, uid int, group *cgroup.Group, files []*os.File) (pid int, pidfd *os.File, err error) {
-	if files, err = d.program.files(files...); err != nil {
+func (d *Driver) startSentry(k *sentryBuild, args []string, uid int, group *cgroup.Group, files []*os.File) (pid int, pidfd *os.File, err error) {
+	if files, err = k.program.files(files...); err != nil {
 		return 0, nil, err
 	}
 	r := spawn.Request{Args: args, Env: []string{sentryEnv}, Dir: "/", Attr: *d.namespaces(uid), Group: group.Paths()}
-	if pid, pidfd, err = d.spawn(r, group, files); err != nil {
+	if pid, pidfd, err = d.spawn(k, r, group, files); err != nil {
 		return 0, nil, fmt.Errorf("start sentry: %w", err)
 	}
 	d.adjust(pid)
@@ -324,9 +332,9 @@ func (d *Driver) startSentry(args []string, uid int, group *cgroup.Group, files 
 
 // execSelf starts the process from this one. The more memory this process holds, the longer that
 // takes.
-func (d *Driver) execSelf(r spawn.Request, group *cgroup.Group, files []*os.File) (pid int, pidfd *os.File, err error) {
+func (d *Driver) execSelf(k *sentryBuild, r spawn.Request, group *cgroup.Group, files []*os.File) (pid int, pidfd *os.File, err error) {
 	attr := &os.ProcAttr{Dir: r.Dir, Env: r.Env, Files: files, Sys: &r.Attr}
-	return hosted.Start(d.program.path, r.Args, attr, group, nil)
+	return hosted.Start(k.program.path, r.Args, attr, group, nil)
 }
 
 // namespaces returns the attributes of a process in namespaces of its own. In its user namespace it

@@ -75,8 +75,12 @@ func shmSize(l carrel.Limits) string {
 }
 
 // specFile is the description as an anonymous file.
-func specFile(s driver.Spec, inside carrel.Limits) (*os.File, error) {
-	b, err := json.Marshal(ociSpec(s, inside))
+func specFile(k *sentryBuild, s driver.Spec, inside carrel.Limits) (*os.File, error) {
+	told, err := k.describe(s, inside)
+	if err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(told)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package gvisor
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,14 @@ func (d *Driver) Recover(ctx context.Context, h driver.Handle) (driver.Instance,
 	if err != nil {
 		return nil, err
 	}
+	if err := d.opts.CheckOurs(&rec.Record); err != nil {
+		return nil, err
+	}
+	rec.follow(d.opts.Follow(&rec.Record))
+	if rec.Control > controlVersion {
+		return nil, &carrel.Error{Op: hosted.OpRecover, Kind: carrel.Unsupported, ID: rec.ID, Hint: "go back to the newer build",
+			Err: fmt.Errorf("its kernel speaks version %d of the control protocol, this build speaks version %d", rec.Control, controlVersion)}
+	}
 	d.uids.hold(rec.UID)
 	in := &Instance{d: d, rec: *rec, group: cgroup.Load(rec.Group)}
 	reopen := func(ctx context.Context) error { return d.links.Reopen(ctx, &in.Life, &in.rec.Record, rec.MTU) }
@@ -32,6 +41,15 @@ func (d *Driver) Recover(ctx context.Context, h driver.Handle) (driver.Instance,
 
 // decode checks a handle; nothing is touched yet.
 func decode(h driver.Handle) (*record, error) { return hosted.Decode[record](h, recordVersion) }
+
+// follow replaces the paths of a record.
+func (r *record) follow(now func(path string) string) {
+	r.Sock, r.Images = now(r.Sock), slices.Clone(r.Images)
+	for i, path := range r.Images {
+		r.Images[i] = now(path)
+	}
+	r.Dir = now(r.Dir)
+}
 
 // Sweep implements driver.Sweeper. Only after it are sentries started ahead: Sweep would take them
 // for leftovers.
@@ -85,7 +103,7 @@ var strayNames = []string{sentryName, extractName, tarName}
 func (d *Driver) sentries(keep func(id string) bool) (strays []int, kept map[int]bool) {
 	kept = map[int]bool{}
 	hosted.Strays(func(pid int, args []string) {
-		ours := len(args) > 2 && slices.Contains(strayNames, args[0]) && slices.Contains(args, "--root="+d.opts.Root)
+		ours := len(args) > 2 && slices.Contains(strayNames, args[0]) && d.opts.IsOurs(args)
 		switch {
 		case !ours:
 		case keep(args[len(args)-1]):

@@ -37,7 +37,9 @@ func (d *Driver) CanRestore(info driver.SnapshotInfo, opts driver.RestoreOptions
 		return &carrel.Error{Op: opRestore, Kind: carrel.Internal, Err: err}
 	}
 	if info.Build != build {
-		return unsupported("restore it with the build that took it", "the snapshot was taken by %q, this is %q", info.Build, build)
+		if _, err := d.keptBuild(info.Build); err != nil {
+			return err
+		}
 	}
 	if opts.FilesOnly {
 		return nil // no program of the snapshot continues
@@ -80,7 +82,7 @@ func (d *Driver) restore(ctx context.Context, dir string, info driver.SnapshotIn
 	}
 	defer func() { s.close() }()
 	if info.Memory && opts.FilesOnly {
-		only, err := d.extract(ctx, s, spec)
+		only, err := d.extract(ctx, s, info, spec)
 		s.close()
 		if err != nil {
 			return nil, err
@@ -89,6 +91,11 @@ func (d *Driver) restore(ctx context.Context, dir string, info driver.SnapshotIn
 	}
 	if err := s.fits(spec, of); err != nil {
 		return nil, err
+	}
+	if s.memory {
+		if of.kernel, err = d.kernelOf(info.Build); err != nil {
+			return nil, err
+		}
 	}
 	s.later, s.sameBoot = opts.Later, opts.SameBoot
 	return d.create(ctx, spec, of, s)

@@ -72,6 +72,10 @@ func (in *Instance) save(ctx context.Context, dir string, memory bool) error {
 		defer hosted.CloseAll(files...)
 		return in.checkpoint(ctx, files)
 	}
+	k, err := in.kernel(ctx)
+	if err != nil {
+		return err
+	}
 	out, err := createFiles(dir, filesFiles)
 	if err != nil {
 		return err
@@ -95,7 +99,7 @@ func (in *Instance) save(ctx context.Context, dir string, memory bool) error {
 		return err
 	}
 	defer hosted.CloseAll(images...)
-	return in.d.runExtract(ctx, in.rec.Inside, files, images, out)
+	return in.d.runExtract(ctx, k, in.rec.Inside, files, images, out)
 }
 
 // openImages opens the sandbox's images.

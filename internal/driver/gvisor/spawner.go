@@ -35,7 +35,7 @@ func (s *spawner) get(d *Driver) *spawn.Spawner {
 	s.next = time.Now().Add(spawnerRest)
 	cmd := exec.Command(d.program.path)
 	cmd.Env, cmd.Dir, cmd.Stdin = []string{sentryEnv}, "/", d.program.null // see openProgram
-	now, err := spawn.Start(cmd, "--root="+d.opts.Root)
+	now, err := spawn.Start(cmd, d.opts.RootArg())
 	if err != nil {
 		d.log.Warn("sandboxes are started by the daemon itself", "err", err)
 		return nil
@@ -64,16 +64,19 @@ func (s *spawner) close() error {
 	return s.now.Close()
 }
 
-// spawn starts a process.
-func (d *Driver) spawn(r spawn.Request, group *cgroup.Group, files []*os.File) (pid int, pidfd *os.File, err error) {
+// spawn starts a process. The spawner starts only this build's own program.
+func (d *Driver) spawn(k *sentryBuild, r spawn.Request, group *cgroup.Group, files []*os.File) (pid int, pidfd *os.File, err error) {
+	if !k.own() {
+		return d.execSelf(k, r, group, files)
+	}
 	s := d.spawner.get(d)
 	if s == nil {
-		return d.execSelf(r, group, files)
+		return d.execSelf(k, r, group, files)
 	}
 	pid, pidfd, err = s.Process(r, files)
 	if errors.Is(err, spawn.ErrGone) {
 		d.spawner.gone(d, s, err)
-		return d.execSelf(r, group, files)
+		return d.execSelf(k, r, group, files)
 	}
 	return pid, pidfd, err
 }

@@ -17,6 +17,11 @@ func (d *Driver) Recover(ctx context.Context, h driver.Handle) (driver.Instance,
 	if err != nil {
 		return nil, err
 	}
+	if err := d.opts.CheckOurs(&rec.Record); err != nil {
+		return nil, err
+	}
+	now := d.opts.Follow(&rec.Record)
+	rec.Lower, rec.Dir = now(rec.Lower), now(rec.Dir)
 	in := &Instance{d: d, rec: *rec, group: cgroup.Load(rec.Group), ice: loadFreezer(rec.Ice)}
 	reopen := func(ctx context.Context) error { return d.links.Reopen(ctx, &in.Life, &in.rec.Record, tap.DefaultMTU) }
 	pidfd, err := in.Adopt(ctx, &in.rec.Record, reopen, in.params)

@@ -42,6 +42,7 @@ type Result struct {
 	User    string
 	WorkDir string
 	Start   []string
+	Labels  map[string]string
 }
 
 // Image puts an image's layers on top of each other and completes the tree.
@@ -61,7 +62,7 @@ func (t *Tree) Image(ctx context.Context, src *Source, format string) (_ *Result
 		}
 	}
 	t.touched = nil
-	res := &Result{Format: format, Digest: src.Digest, Env: map[string]string{}, WorkDir: cfg.Config.WorkingDir,
+	res := &Result{Format: format, Digest: src.Digest, Env: map[string]string{}, WorkDir: cfg.Config.WorkingDir, Labels: cfg.Config.Labels,
 		Start: append(append([]string(nil), cfg.Config.Entrypoint...), cfg.Config.Cmd...)}
 	for _, kv := range cfg.Config.Env {
 		if k, v, ok := strings.Cut(kv, "="); ok && k != "" {

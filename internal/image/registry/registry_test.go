@@ -3,12 +3,14 @@ package registry_test
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"fmt"
 	"io"
 	"io/fs"
 	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -37,6 +39,7 @@ import (
 // server is a registry in this process. change may alter its answers, if it is set.
 type server struct {
 	host     string
+	user     string // "" is "me"
 	password string // demanded, if set
 	refused  atomic.Int64
 	change   func(path string, body []byte) []byte
@@ -47,7 +50,7 @@ func serve(t *testing.T) *server {
 	s := &server{}
 	reg := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if user, pw, _ := r.BasicAuth(); s.password != "" && (user != "me" || pw != s.password) {
+		if user, pw, _ := r.BasicAuth(); s.password != "" && (user != cmp.Or(s.user, "me") || pw != s.password) {
 			s.refused.Add(1)
 			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
 			w.WriteHeader(http.StatusUnauthorized)
@@ -129,23 +132,45 @@ func (s *server) push(t *testing.T, ref string, img v1.Image) v1.Hash {
 	return h
 }
 
-// fetch pulls an image and builds its tree.
-func fetch(t *testing.T, ref string, change func(*pull.Options)) (fs.FS, *archive.Result, error) {
+// fetch pulls an image with a client that may reach the test's own registries, and builds its tree.
+func fetch(t *testing.T, ref string, change func(*pull.Config, *pull.Request)) (fs.FS, *archive.Result, error) {
+	t.Helper()
+	return fetchWith(t, carrel.PullOptions{Image: ref}, change)
+}
+
+func fetchWith(t *testing.T, opts carrel.PullOptions, change func(*pull.Config, *pull.Request)) (fs.FS, *archive.Result, error) {
 	t.Helper()
 	dir := t.TempDir()
-	newFile := func() (*os.File, error) { return os.CreateTemp(dir, "part-*") }
-	opts := pull.Options{NewFile: newFile, Keychain: authn.NewMultiKeychain()}
+	cfg := pull.Config{Keychain: authn.NewMultiKeychain(), Allow: []string{"127.0.0.1"}}
+	req := pull.Request{Project: "p", Operator: true}
 	if change != nil {
-		change(&opts)
+		change(&cfg, &req)
 	}
-	src, release, err := pull.Pull(context.Background(), ref, opts)
+	if cfg.Cache == nil {
+		cfg.Cache = pull.NewCache(filepath.Join(dir, "cache"), -1, slog.New(slog.DiscardHandler))
+	}
+	c, err := pull.New(cfg)
 	if err != nil {
-		left, _ := filepath.Glob(filepath.Join(dir, "*"))
-		if len(left) > 0 {
-			t.Errorf("a failed pull left %v", left)
+		t.Fatal(err)
+	}
+	defer c.Close()
+	img, res, err := build(t, c, dir, opts, req)
+	for _, left := range files(t, dir) {
+		if err != nil || !strings.Contains(left, "image-") && !strings.Contains(left, "cache/") {
+			t.Errorf("a pull (%v) left %s", err, left)
 		}
+	}
+	return img, res, err
+}
+
+// build pulls an image into a directory.
+func build(t *testing.T, c *pull.Client, dir string, opts carrel.PullOptions, req pull.Request) (fs.FS, *archive.Result, error) {
+	t.Helper()
+	src, release, err := c.Pull(context.Background(), opts, req)
+	if err != nil {
 		return nil, nil, err
 	}
+	newFile := func() (*os.File, error) { return os.CreateTemp(dir, "image-*") }
 	f, res, err := archive.Importer{NewFile: newFile}.Image(context.Background(), src, "registry")
 	release()
 	if err != nil {
@@ -156,10 +181,22 @@ func fetch(t *testing.T, ref string, change func(*pull.Options)) (fs.FS, *archiv
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 1 {
-		t.Errorf("a pull left %v", left)
-	}
 	return img, res, nil
+}
+
+// files lists the files below a directory.
+func files(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			all = append(all, p)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 func content(t *testing.T, img fs.FS, file string) string {
@@ -177,8 +214,8 @@ func TestPull(t *testing.T) {
 	for what, ref := range map[string]string{"tag": s.host + "/team/app:1", "digest": s.host + "/team/app@" + digest.String()} {
 		t.Run(what, func(t *testing.T) {
 			var last carrel.Progress
-			img, res, err := fetch(t, ref, func(o *pull.Options) {
-				o.Meter = image.NewMeter(func(p carrel.Progress) { last = p })
+			img, res, err := fetch(t, ref, func(_ *pull.Config, r *pull.Request) {
+				r.Meter = image.NewMeter(func(p carrel.Progress) { last = p })
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -245,7 +282,7 @@ func TestRefusals(t *testing.T) {
 	wantKind(t, err, carrel.NotFound, "app:2")
 	_, _, err = fetch(t, s.host+"/app@sha256:"+strings.Repeat("0", 64), nil)
 	wantKind(t, err, carrel.NotFound, "")
-	_, _, err = fetch(t, ref, func(o *pull.Options) { o.MaxBytes = 100 })
+	_, _, err = fetch(t, ref, func(_ *pull.Config, r *pull.Request) { r.MaxBytes = 100 })
 	wantKind(t, err, carrel.Exhausted, "MaxBytes")
 	_, _, err = fetch(t, "127.0.0.1:1/app:1", nil)
 	wantKind(t, err, carrel.Unavailable, "127.0.0.1:1")
@@ -301,9 +338,9 @@ func TestCredentials(t *testing.T) {
 	if strings.Contains(fmt.Sprint(err), "sesame") {
 		t.Error("the error holds the password")
 	}
-	_, _, err = fetch(t, s.host+"/app:1", func(o *pull.Options) { o.Keychain = keychain{s.host, "wrong"} })
+	_, _, err = fetch(t, s.host+"/app:1", func(o *pull.Config, _ *pull.Request) { o.Keychain = keychain{s.host, "wrong"} })
 	wantKind(t, err, carrel.Unauthenticated, "")
-	if _, _, err := fetch(t, s.host+"/app:1", func(o *pull.Options) { o.Keychain = keychain{s.host, "sesame"} }); err != nil {
+	if _, _, err := fetch(t, s.host+"/app:1", func(o *pull.Config, _ *pull.Request) { o.Keychain = keychain{s.host, "sesame"} }); err != nil {
 		t.Error(err)
 	}
 	if s.refused.Load() == 0 {
@@ -316,6 +353,11 @@ func TestCancel(t *testing.T) {
 	s.push(t, "app:1", sample(t, runtime.GOARCH))
 	ctx, cancel := context.WithCancel(context.Background())
 	s.change = func(path string, body []byte) []byte { cancel(); return body }
-	_, _, err := pull.Pull(ctx, s.host+"/app:1", pull.Options{NewFile: func() (*os.File, error) { return os.CreateTemp(t.TempDir(), "") }})
+	c, err := pull.New(pull.Config{Allow: []string{s.host}, Cache: pull.NewCache(t.TempDir(), 0, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, _, err = c.Pull(ctx, carrel.PullOptions{Image: s.host + "/app:1"}, pull.Request{})
 	wantKind(t, err, carrel.TimedOut, "")
 }

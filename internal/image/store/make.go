@@ -34,18 +34,24 @@ func (s *Store) ImportDir(ctx context.Context, name, dir string, progress func(c
 }
 
 // Pull makes a template from an image in a registry.
-func (s *Store) Pull(ctx context.Context, name, ref string, progress func(carrel.Progress)) (image.Image, error) {
+func (s *Store) Pull(ctx context.Context, name string, opts carrel.PullOptions, progress func(carrel.Progress)) (image.Image, error) {
 	return s.make(ctx, "pull template", name, progress, func(imp archive.Importer) (*os.File, *archive.Result, string, error) {
-		src, release, err := registry.Pull(ctx, ref, registry.Options{
-			Keychain: s.opts.Keychain, Transport: s.opts.Transport, NewFile: imp.NewFile, MaxBytes: s.limits.MaxBytes, Meter: imp.Meter,
-		})
+		src, release, err := s.registries.Pull(ctx, opts, s.request(ctx, imp.Meter))
 		if err != nil {
 			return nil, nil, "", err
 		}
 		defer release()
 		f, res, err := imp.Image(ctx, src, "registry")
-		return f, res, ref, err
+		return f, res, opts.Image, err
 	})
+}
+
+// request says who asks a registry. The operator's own credentials are for administrators and for
+// the default project. Every other project gives its own ones.
+func (s *Store) request(ctx context.Context, meter *image.Meter) registry.Request {
+	c := carrel.CallerOf(ctx)
+	return registry.Request{Project: c.Project, Operator: c.Role == carrel.RoleAdmin || c.Project == carrel.DefaultProject,
+		MaxBytes: s.limits.MaxBytes, Meter: meter}
 }
 
 // make makes one template: its directory under a lock, the image, the manifest.
@@ -83,7 +89,7 @@ func (s *Store) make(ctx context.Context, op, name string, progress func(carrel.
 		return image.Image{}, archive.Classify(op, err)
 	}
 	t := carrel.Template{ID: id, Name: name, Project: carrel.CallerOf(ctx).Project, Created: s.opts.Now().UTC(), Size: size, Source: res.Format, Digest: res.Digest,
-		Env: res.Env, User: res.User, WorkDir: res.WorkDir, Start: res.Start}
+		Env: res.Env, User: res.User, WorkDir: res.WorkDir, Start: res.Start, Labels: res.Labels}
 	if source != "" {
 		t.Source += ": " + source
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/registry"
+	server "github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
@@ -18,11 +18,12 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/image"
+	"github.com/carrel-dev/carrel/internal/image/registry"
 	"github.com/carrel-dev/carrel/internal/image/store"
 )
 
 func TestPull(t *testing.T) {
-	ts := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	ts := httptest.NewServer(server.New(server.Logger(log.New(io.Discard, "", 0))))
 	defer ts.Close()
 	ref := strings.TrimPrefix(ts.URL, "http://") + "/app:1"
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(rootfs(t, "pulled")), nil })
@@ -40,9 +41,9 @@ func TestPull(t *testing.T) {
 	if err := remote.Write(r, img); err != nil {
 		t.Fatal(err)
 	}
-	s := open(t, store.Options{Keychain: authn.NewMultiKeychain()})
+	s := open(t, store.Options{Registries: registry.Config{Keychain: authn.NewMultiKeychain(), Allow: []string{strings.TrimPrefix(ts.URL, "http://")}}})
 	stages := map[string]bool{}
-	got, err := s.Pull(context.Background(), "app", ref, func(p carrel.Progress) { stages[p.Stage] = true })
+	got, err := s.Pull(context.Background(), "app", carrel.PullOptions{Image: ref}, func(p carrel.Progress) { stages[p.Stage] = true })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +59,6 @@ func TestPull(t *testing.T) {
 			t.Errorf("no progress of stage %q", stage)
 		}
 	}
-	_, err = s.Pull(context.Background(), "app2", ref+"0", nil)
+	_, err = s.Pull(context.Background(), "app2", carrel.PullOptions{Image: ref + "0"}, nil)
 	wantKind(t, err, carrel.NotFound, "image")
 }

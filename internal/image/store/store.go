@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,13 +15,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
-
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/atomicfile"
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/image/archive"
 	"github.com/carrel-dev/carrel/internal/image/hostbase"
+	"github.com/carrel-dev/carrel/internal/image/registry"
 )
 
 // The IDs of the built-in templates. They never change.
@@ -50,21 +48,23 @@ type Options struct {
 	NoFirstUse bool
 
 	Logger *slog.Logger
-	// Keychain finds registry credentials; nil uses docker's configuration.
-	Keychain authn.Keychain
-	// Transport carries requests to registries; nil is the default one.
-	Transport http.RoundTripper
+	// Registries is the access to registries. Its Cache and Logger are the store's.
+	Registries registry.Config
+	// LayerCache bounds the kept layers of pulled images, in bytes; 0 is 4 GiB, a negative one keeps
+	// none.
+	LayerCache int64
 	// Now replaces time.Now in tests.
 	Now func() time.Time
 }
 
 // Store keeps templates in a directory.
 type Store struct {
-	opts     Options
-	limits   archive.Limits
-	base     *cached
-	builtIns *builtIns
-	lock     *os.File // DIR/.lock
+	opts       Options
+	limits     archive.Limits
+	base       *cached
+	builtIns   *builtIns
+	registries *registry.Client
+	lock       *os.File // DIR/.lock
 
 	mu   sync.Mutex
 	byID map[string]*entry
@@ -110,6 +110,12 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
+	opts.Registries.Cache = registry.NewCache(filepath.Join(opts.CacheDir, "layers"), opts.LayerCache, opts.Logger)
+	opts.Registries.Logger = opts.Logger
+	registries, err := registry.New(opts.Registries)
+	if err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, archive.Classify(op, err)
 	}
@@ -117,8 +123,9 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, archive.Classify(op, err)
 	}
-	s := &Store{opts: opts, lock: lock, byID: map[string]*entry{}, lent: map[string]image.Image{}, base: newBase(opts), builtIns: newBuiltIns(opts),
-		limits: archive.Limits{MaxBytes: opts.MaxBytes, MaxEntries: opts.MaxEntries}}
+	s := &Store{opts: opts, lock: lock, registries: registries, byID: map[string]*entry{}, lent: map[string]image.Image{}, base: newBase(opts),
+		builtIns: newBuiltIns(opts),
+		limits:   archive.Limits{MaxBytes: opts.MaxBytes, MaxEntries: opts.MaxEntries}}
 	err = s.load(ctx)
 	if err == nil {
 		err = s.openBuiltIns(ctx)
@@ -226,6 +233,7 @@ func removeTemplate(dir string) error {
 
 // Close releases the store. Images in use stay usable.
 func (s *Store) Close() error {
+	s.registries.Close()
 	return errors.Join(s.builtIns.close(), s.base.close(), closeOnce(s.lock))
 }
 

@@ -124,6 +124,7 @@ func (d *draft) Discard() error {
 	d.s.mu.Lock()
 	defer d.s.mu.Unlock()
 	delete(d.s.drafts, d.id)
+	d.s.unclaim(string(d.id))
 	return nil
 }
 
@@ -274,6 +275,7 @@ func (s *Store) committed(m snapshot.Manifest) {
 	now := time.Now().UnixNano()
 	s.mu.Lock()
 	delete(s.drafts, m.ID)
+	s.unclaim(string(m.ID))
 	s.entries[m.ID] = &entry{size: m.Size, added: -1, used: now, made: now, line: m.Line, hot: true}
 	s.hot += m.Size
 	s.pending = append(s.pending, m.ID)

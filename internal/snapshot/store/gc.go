@@ -19,6 +19,7 @@ type collector struct {
 	uses      map[string]packUse                      // by pack
 	users     map[string][]carrel.SnapshotID          // pack → snapshots of this machine
 	foreign   map[string]bool                         // packs that other machines' snapshots use
+	builds    map[string]bool                         // blobs of builds in use
 	bad       error                                   // a manifest can't be read, so it may use any pack
 	out       snapshot.Collected
 }
@@ -34,7 +35,7 @@ func (s *Store) GC(ctx context.Context) (snapshot.Collected, error) {
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
 	g := &collector{s: s, manifests: map[carrel.SnapshotID]snapshot.BlobInfo{}, uses: map[string]packUse{}, users: map[string][]carrel.SnapshotID{},
-		foreign: map[string]bool{}}
+		foreign: map[string]bool{}, builds: map[string]bool{}}
 	err := g.collect(ctx)
 	s.saveCache()
 	return g.out, classify(op, "", err)
@@ -60,6 +61,9 @@ func (g *collector) collect(ctx context.Context) error {
 		return fmt.Errorf("no pack is removed while a manifest can't be read, since it may use any: %w", g.bad)
 	}
 	if err := g.removeUnused(ctx); err != nil {
+		return err
+	}
+	if err := g.removeBuilds(ctx); err != nil {
 		return err
 	}
 	if err := g.rewrite(ctx); err != nil {
@@ -186,6 +190,9 @@ func (g *collector) markForeign(ctx context.Context, id carrel.SnapshotID, known
 
 // use marks the chunks of a snapshot. Chunks of a foreign snapshot must stay in their place.
 func (g *collector) use(p *packed, foreign bool) {
+	if build := p.Manifest.Info.Build; build != "" {
+		g.builds[buildBlob(build)] = true
+	}
 	for _, ref := range p.Packs {
 		if foreign {
 			g.foreign[ref.Name] = true

@@ -69,6 +69,7 @@ type Store struct {
 	closed  bool
 	entries map[carrel.SnapshotID]*entry
 	drafts  map[carrel.SnapshotID]bool
+	claims  map[string]int64           // room on the disk that drafts have asked for, by their names
 	gone    map[carrel.SnapshotID]bool // deleted, even if an object store still lists it
 	packing *packing                   // the snapshot being packed now
 	pending []carrel.SnapshotID        // to be packed, oldest first
@@ -131,7 +132,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	}
 	s := &Store{
 		opts: opts, log: opts.Log, bg: make(chan struct{}, 1), wake: make(chan struct{}, 1),
-		entries: map[carrel.SnapshotID]*entry{}, drafts: map[carrel.SnapshotID]bool{},
+		entries: map[carrel.SnapshotID]*entry{}, drafts: map[carrel.SnapshotID]bool{}, claims: map[string]int64{},
 		gone: map[carrel.SnapshotID]bool{},
 	}
 	for _, d := range []string{"", dirDrafts, dirHot, dirPacked, dirDeleted, dirIndex, dirTrash} {
@@ -196,6 +197,17 @@ func (s *Store) loadMachine() error {
 	}
 	s.machine = "m" + strings.ToLower(rand.Text())[:16]
 	return atomicfile.Write(s.path("machine"), []byte(s.machine+"\n"), 0o600)
+}
+
+// Separate gives the copy of a store's directory a name of its own. Otherwise two stores would take
+// each other's packs in shared blobs for their own. No Store may be open on the directory.
+func Separate(dir string) error {
+	for _, name := range []string{"machine", rewritingFile} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !os.IsNotExist(err) {
+			return classify("separate snapshot store", "", err)
+		}
+	}
+	return nil
 }
 
 func validMachine(name string) bool {

@@ -71,6 +71,9 @@ func (s *Store) fill(ctx context.Context, id carrel.SnapshotID, e *entry) error 
 		return err
 	}
 	defer done() // after the rename it removes nothing
+	if err := s.claim(filepath.Base(dir), stored(p)); err != nil {
+		return err
+	}
 	err = s.unpack(ctx, p, filepath.Join(dir, filesDir))
 	if carrel.KindOf(err) == carrel.NotFound {
 		// A GC, here or elsewhere, may have moved its chunks since the manifest was read.
@@ -112,6 +115,18 @@ func (s *Store) fill(ctx context.Context, id carrel.SnapshotID, e *entry) error 
 	return step("unpack.renamed")
 }
 
+// stored returns how many bytes a snapshot's files take on the disk. Zeros stay holes.
+func stored(p *packed) (sum int64) {
+	for _, ranges := range p.files {
+		for _, x := range ranges {
+			if x.chunk >= 0 {
+				sum += x.size
+			}
+		}
+	}
+	return sum
+}
+
 // fillDir makes a directory for a new hot copy. The directory is held like a draft, so a GC does
 // not touch it, even if the snapshot is deleted in the meantime. done removes it.
 func (s *Store) fillDir() (dir string, done func(), err error) {
@@ -124,6 +139,7 @@ func (s *Store) fillDir() (dir string, done func(), err error) {
 		_ = os.RemoveAll(dir)
 		s.mu.Lock()
 		delete(s.drafts, name)
+		s.unclaim(string(name))
 		s.mu.Unlock()
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {

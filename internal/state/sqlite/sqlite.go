@@ -31,6 +31,7 @@ import (
 	"net/url"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -60,6 +61,7 @@ type Store struct {
 
 	identity string // of the file; the writer goroutine owns this and the next two
 	change   int64  // the number of the last change
+	reserve  atomic.Pointer[func() bool]
 	ledger   ledger
 	repair   Repair // what Open put back
 
@@ -102,6 +104,10 @@ func Open(ctx context.Context, path string) (_ *Store, err error) {
 	go s.writer()
 	return s, nil
 }
+
+// UseReserve gives the store a function that makes some room on a full disk, and reports whether it
+// did. A write that finds no room calls it and tries again.
+func (s *Store) UseReserve(give func() bool) { s.reserve.Store(&give) }
 
 // open opens the file and brings it to the newest version.
 func (s *Store) open(ctx context.Context) (err error) {

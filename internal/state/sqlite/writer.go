@@ -244,11 +244,20 @@ func (s *Store) writer() {
 			}
 		}
 		err := s.commit(batch)
+		for failedWith(err, codeFull, codeIOError) && s.giveReserve() {
+			err = s.commit(batch)
+		}
 		for _, w := range batch {
 			w.done <- err
 		}
 		s.tendLedger()
 	}
+}
+
+// giveReserve reports whether there is some room now that was not there before.
+func (s *Store) giveReserve() bool {
+	give := s.reserve.Load()
+	return give != nil && (*give)()
 }
 
 // commit carries out a whole batch, durably, or nothing of it. The ledger gets the batch

@@ -1,0 +1,115 @@
+package fulldisk
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/test/daemontest"
+	"github.com/carrel-dev/carrel/test/miniroot"
+)
+
+// TestFewDescriptors leaves a daemon a few descriptors, one more each time, so that each of its
+// steps is the one that finds none. No answer may be an internal error, every sandbox runs on, and
+// the daemon works as before when there are descriptors again.
+func TestFewDescriptors(t *testing.T) {
+	d := daemontest.StartOn(t, t.TempDir(), miniroot.Archive(t))
+	for _, tier := range tiers {
+		t.Run(string(tier), func(t *testing.T) { withFewDescriptors(t, d, tier) })
+	}
+}
+
+func withFewDescriptors(t *testing.T, d *daemontest.Daemon, tier carrel.Tier) {
+	ctx := t.Context()
+	svc := connect(t, d)
+	sb, err := svc.Create(ctx, options(tier))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for spare := range 24 {
+		restore := leaveFiles(t, d.PID(), spare)
+		made, err := svc.Create(ctx, options(tier))
+		if err != nil {
+			refused++
+			checkLack(t, "create", spare, err)
+		}
+		paused := sb
+		_, err = svc.Pause(ctx, paused.ID, carrel.PauseOptions{})
+		checkLack(t, "pause", spare, err)
+		if err == nil {
+			_, _, err = svc.Resume(ctx, paused.ID, carrel.ResumeOptions{})
+			checkLack(t, "resume", spare, err)
+		}
+		restore()
+		if err != nil {
+			if _, _, err := svc.Resume(ctx, paused.ID, carrel.ResumeOptions{}); err != nil {
+				t.Fatalf("with %d spare descriptors before: %v", spare, err)
+			}
+		}
+		if made.ID != "" {
+			if err := svc.Kill(ctx, made.ID); err != nil {
+				t.Error(err)
+			}
+		}
+		other := connect(t, d) // new connections are accepted
+		c, err := other.Computer(ctx, sb.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res, err := c.Run(ctx, carrel.Command{Shell: "echo alive"}); err != nil || string(res.Stdout) != "alive\n" {
+			t.Fatalf("with %d spare descriptors before: %+v, %v", spare, res, err)
+		}
+	}
+	if refused == 0 {
+		t.Error("no create was refused: the test took no descriptors")
+	}
+	if err := svc.Kill(ctx, sb.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+// checkLack checks that an error says that something is missing, and how to get it.
+func checkLack(t *testing.T, what string, spare int, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	var ce *carrel.Error
+	if !errors.As(err, &ce) || ce.Kind != carrel.Exhausted && ce.Kind != carrel.Unavailable || carrel.HintOf(err) == "" {
+		t.Errorf("%s with %d spare descriptors: %v, hint %q", what, spare, err, carrel.HintOf(err))
+	}
+}
+
+// leaveFiles lets a process open only so many files more, until restore is called.
+func leaveFiles(t *testing.T, pid, spare int) (restore func()) {
+	t.Helper()
+	names, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	highest := 0
+	for _, n := range names {
+		if fd, err := strconv.Atoi(n.Name()); err == nil {
+			highest = max(highest, fd)
+		}
+	}
+	free := highest + 1 - len(names) // numbers below the highest that are free
+	var was unix.Rlimit
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &was); err != nil {
+		t.Fatal(err)
+	}
+	low := unix.Rlimit{Cur: uint64(max(highest+1+spare-free, 3)), Max: was.Max}
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &low, nil); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &was, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
