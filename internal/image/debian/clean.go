@@ -2,6 +2,7 @@ package debian
 
 import (
 	"archive/tar"
+	"bytes"
 	"io"
 	"path"
 	"slices"
@@ -104,6 +105,14 @@ func copyEntry(tw *tar.Writer, body io.Reader, h *tar.Header, name string, at ti
 	}
 	if slices.Contains(noSetID, name) {
 		out.Mode &= 0o777
+	}
+	if name == keystoreName && h.Typeflag == tar.TypeReg && h.Size <= maxKeystore {
+		raw, err := io.ReadAll(body)
+		if err != nil {
+			return err
+		}
+		raw = fixedKeystore(raw, at)
+		out.Size, body = int64(len(raw)), bytes.NewReader(raw)
 	}
 	if err := tw.WriteHeader(out); err != nil {
 		return err
