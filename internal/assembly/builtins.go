@@ -76,7 +76,7 @@ func (w *workshop) use(ctx context.Context, first image.Image, use func(in debia
 	if !w.ready.Load() {
 		return &carrel.Error{Op: "make template", Kind: carrel.Unavailable, Err: errors.New("the service is not open yet")}
 	}
-	tier, err := w.tier()
+	tier, err := w.tier(ctx)
 	if err != nil {
 		return err
 	}
@@ -108,11 +108,11 @@ func (w *workshop) end(ctx context.Context, id carrel.ID) {
 }
 
 // tier is the tier in which packages are configured: the default one if it has real processes, else
-// the strongest that has.
-func (w *workshop) tier() (carrel.Tier, error) {
+// the strongest that has and works here.
+func (w *workshop) tier(ctx context.Context) (carrel.Tier, error) {
 	for _, t := range append([]carrel.Tier{w.a.Tier}, strongest...) {
 		d, err := w.a.drivers.Get(t)
-		if err == nil && d.Info().Capabilities.RealProcesses {
+		if err == nil && d.Info().Capabilities.RealProcesses && d.Probe(ctx) == nil {
 			return t, nil
 		}
 	}
