@@ -117,7 +117,7 @@ func (w *workshop) tier(ctx context.Context) (carrel.Tier, error) {
 		}
 	}
 	return "", &carrel.Error{Op: "make template", Kind: carrel.Unsupported,
-		Err:  errors.New("Debian's packages are configured in a sandbox with real processes, and none works on this machine"),
+		Err:  errors.New("packages of Debian are configured in a sandbox with real processes, and none works on this machine"),
 		Hint: "'carrel doctor' says what is missing"}
 }
 

@@ -109,11 +109,13 @@ func TestFetchAttacks(t *testing.T) {
 	}
 	drip := func(every time.Duration) func(http.ResponseWriter, *http.Request, []byte) bool {
 		return func(w http.ResponseWriter, r *http.Request, raw []byte) bool {
+			tick := time.NewTicker(every)
+			defer tick.Stop()
 			for i := range raw {
 				select {
 				case <-r.Context().Done():
 					return true
-				case <-time.After(every):
+				case <-tick.C:
 				}
 				_, _ = w.Write(raw[i : i+1])
 				w.(http.Flusher).Flush()
