@@ -75,7 +75,7 @@ type Templates interface {
 
 // Progress says how far a long job is.
 type Progress struct {
-	Stage string `json:"stage"`           // "pull", "fetch", "unpack", "configure", "write"
+	Stage string `json:"stage"`           // "pull", "fetch", "unpack", "configure", "write", "pack", "push"
 	Done  int64  `json:"done"`            // bytes
 	Total int64  `json:"total,omitempty"` // bytes; 0 when not known
 }

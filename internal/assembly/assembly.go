@@ -18,6 +18,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/hostdoor"
 	"github.com/carrel-dev/carrel/internal/image/registry"
 	"github.com/carrel-dev/carrel/internal/image/store"
+	"github.com/carrel-dev/carrel/internal/keeper"
 	"github.com/carrel-dev/carrel/internal/pki"
 	"github.com/carrel-dev/carrel/internal/service"
 	"github.com/carrel-dev/carrel/internal/snapshot"
@@ -58,6 +59,8 @@ type Options struct {
 	Issuer service.Issuer
 	// SSHKeys are the keys of all projects. If it is nil, there are none.
 	SSHKeys access.Keys
+	// Supervisor is the service manager's store for open files. If it is nil, there is none.
+	Supervisor *keeper.Supervisor
 	// Traces measures operations. If it is nil, they are not measured.
 	Traces *trace.Recorder
 	// Log takes messages that a person may need later; nil discards them.
@@ -105,6 +108,7 @@ type Assembly struct {
 	workshop   *workshop       // makes built-in templates; nil if there are none
 	door       hostdoor.Late   // requests from sandboxes to this host
 	guest      string          // the guest's image; "" if the drivers know it
+	guestCheck *guestCheck     // of that image; nil for none
 	keeperless bool            // no keeper is started
 	missing    []service.Check // drivers that could not be made
 	undo       cleanup.Stack
@@ -250,7 +254,7 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 	c := a.cfg
 	a.Service, err = service.New(ctx, service.Options{
 		Store: a.state, Images: a.images, Snapshots: a.Snapshots, Drivers: a.drivers, Networks: a.networks(),
-		Authority: a.authorityPEM(), Vault: a.Vault, Issuer: a.opts.Issuer, GuestImage: a.guest, Dir: filepath.Join(a.dir, "sandboxes"),
+		Authority: a.authorityPEM(), Vault: a.Vault, Issuer: a.opts.Issuer, GuestImage: a.guest, CheckGuest: a.guestCheck.quick, Dir: filepath.Join(a.dir, "sandboxes"),
 		Domain: c.Domain, DefaultTier: a.Tier, DefaultTemplate: c.DefaultTemplate,
 		Limits: c.Limits, MaxLimits: c.MaxLimits, DefaultTimeout: c.DefaultTimeout, MaxTimeout: c.MaxTimeout,
 		Traces:       a.opts.Traces,

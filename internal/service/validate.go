@@ -60,7 +60,9 @@ func (cr *creator) plan(ctx context.Context, opts carrel.CreateOptions) (*plan, 
 		p.lent = true
 		return p, nil
 	}
-	p.rec.Root, p.root.Image = cr.roots.keepRoot(img)
+	if p.rec.Root, p.root.Image, err = cr.roots.keepRoot(img); err != nil {
+		return nil, err
+	}
 	cr.planGolden(p, img)
 	return p, nil
 }

@@ -26,6 +26,7 @@ package snapshot
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"time"
 
@@ -115,6 +116,10 @@ type Draft interface {
 	Discard() error
 }
 
+// ErrReplaced is in the error of a Verify that found damage, and replaced the damaged files by good
+// ones from the packs. Files.Dir has the good files now: a caller that used them before starts again.
+var ErrReplaced = errors.New("the damaged copy was replaced by a good one")
+
 // Files are the files of a snapshot that is in use.
 type Files interface {
 	// Dir holds the files, read-only. It stays until Close.
@@ -122,7 +127,7 @@ type Files interface {
 	Manifest() Manifest
 	// Verify compares the content with its checksums. To save time, it may run while a driver
 	// already restores from Dir. The caller must not use the restored sandbox before Verify has
-	// returned nil. Error: Invalid.
+	// returned nil. Errors: Invalid, or Unavailable with ErrReplaced.
 	Verify(ctx context.Context) error
 	// Close releases the files. It is idempotent.
 	Close() error
@@ -134,6 +139,14 @@ type Stat struct {
 	New    int64 // bytes that packing it added to the store; −1 before packing
 	Packed bool
 	Hot    bool // it has a hot copy: its files, uncompressed
+	// Away says why the content can't be read now; nil when it can, as far as that is known.
+	Away error
+}
+
+// Awayer is an optional part of Blobs on another machine.
+type Awayer interface {
+	// Away returns why the blobs can't be used now, as far as that is known; nil when they can.
+	Away() error
 }
 
 // Usage is the cost of a store on this machine's disk (and in its object store, if packs lie

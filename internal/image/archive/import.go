@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"time"
 
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/image/erofs"
@@ -18,8 +17,6 @@ type Importer struct {
 	NewFile func() (*os.File, error)
 	Limits  Limits
 	Meter   *image.Meter
-	// Built is the time of the image and of files without one; zero is the present.
-	Built time.Time
 }
 
 // Stream imports an archive: a root filesystem or an exported image.
@@ -110,11 +107,7 @@ func (i Importer) make(ctx context.Context, build func(*Tree) (*Result, error)) 
 	}
 	i.Meter.Flush()
 	i.Meter.Stage(image.StageWrite, 0)
-	built := i.Built
-	if built.IsZero() {
-		built = time.Now()
-	}
-	size, err := w.Finish(t.Root, built)
+	size, err := w.Finish(t.Root, t.Root.Newest())
 	if err != nil {
 		return nil, nil, Classify(op, err)
 	}

@@ -188,7 +188,7 @@ func (m *Maker) fromTar(ctx context.Context, dir string, meter *image.Meter, wri
 	}()
 	imp := archive.Importer{
 		NewFile: func() (*os.File, error) { return os.CreateTemp(dir, "part-*") },
-		Limits:  archive.Limits{MaxBytes: maxFiles}, Meter: meter, Built: m.opts.Set.time(),
+		Limits:  archive.Limits{MaxBytes: maxFiles}, Meter: meter,
 	}
 	f, _, err := imp.Stream(ctx, pr)
 	_ = pr.CloseWithError(err)

@@ -184,7 +184,7 @@ func TestLinksStayInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	imp := archive.Importer{NewFile: func() (*os.File, error) { return os.CreateTemp(dir, "*") }, Built: epoch}
+	imp := archive.Importer{NewFile: func() (*os.File, error) { return os.CreateTemp(dir, "*") }}
 	f, _, err := imp.Stream(context.Background(), &stream)
 	if err != nil {
 		t.Fatal(err)

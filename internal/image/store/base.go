@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/image"
@@ -20,7 +21,7 @@ const opBuiltIn = "make built-in template"
 func newBase(opts Options) *cached {
 	b := newCached(opts, "base-", carrel.Template{ID: BaseID, Name: image.Base, Source: baseSource, BuiltIn: true})
 	b.print = func() (string, error) { return hostbase.Fingerprint(opts.Base) }
-	b.make = func(ctx context.Context, dir string, meter *image.Meter) (*os.File, carrel.Template, error) {
+	b.make = func(ctx context.Context, dir string, created time.Time, meter *image.Meter) (*os.File, carrel.Template, error) {
 		f, err := os.OpenFile(filepath.Join(dir, "part"), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
 		if err != nil {
 			return nil, carrel.Template{}, err
@@ -29,7 +30,7 @@ func newBase(opts Options) *cached {
 		made, err := hostbase.Build(ctx, w, opts.Base, meter)
 		if err == nil {
 			meter.Stage(image.StageWrite, 0)
-			_, err = w.Finish(made.Root, b.now())
+			_, err = w.Finish(made.Root, created)
 		}
 		if err != nil {
 			_ = f.Close()

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/image"
@@ -55,7 +56,9 @@ func newBuiltIns(opts Options) *builtIns {
 		t.BuiltIn = true
 		c := newCached(opts, "template-"+t.Name+"-", t)
 		c.print = func() (string, error) { return d.Print, nil }
-		c.make = d.Make
+		c.make = func(ctx context.Context, dir string, _ time.Time, meter *image.Meter) (*os.File, carrel.Template, error) {
+			return d.Make(ctx, dir, meter)
+		}
 		b.all = append(b.all, &builtIn{cached: c})
 	}
 	slices.SortFunc(b.all, func(x, y *builtIn) int { return strings.Compare(x.template.Name, y.template.Name) })

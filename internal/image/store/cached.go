@@ -31,7 +31,7 @@ type cached struct {
 	// print returns the fingerprint: 20 hexadecimal digits.
 	print func() (string, error)
 	// make makes the image in a directory. It has written it but not fsynced it.
-	make func(ctx context.Context, dir string, meter *image.Meter) (*os.File, carrel.Template, error)
+	make func(ctx context.Context, dir string, created time.Time, meter *image.Meter) (*os.File, carrel.Template, error)
 	turn chan struct{} // holds one token; its holder may make the image
 
 	mu     sync.Mutex
@@ -223,14 +223,55 @@ func readCached(dir string) (image.Image, error) {
 
 // build makes the image. The directory is locked, so the files in it are of an earlier attempt.
 func (b *cached) build(ctx context.Context, dir string, meter *image.Meter) (image.Image, error) {
+	return b.buildAt(ctx, dir, b.now(), meter)
+}
+
+// remake makes a damaged image again, in the same place. It has the same time of creation: on a
+// machine that has not changed, the new image has the same content as the old one had, and
+// snapshots that lie on it can still be restored.
+func (b *cached) remake(ctx context.Context, bad image.Image) (image.Image, error) {
+	select {
+	case <-b.turn:
+		defer func() { b.turn <- struct{}{} }()
+	case <-ctx.Done():
+		return image.Image{}, ctx.Err()
+	}
+	dir := filepath.Dir(bad.Path)
+	lock, err := os.OpenFile(filepath.Join(b.dir, "remake.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return image.Image{}, err
+	}
+	defer lock.Close()
+	if err := lockFile(ctx, lock, true); err != nil {
+		return image.Image{}, err
+	}
+	// Another call or daemon may have made it while this one waited.
+	var fresh checks
+	if img, err := readCached(dir); err == nil && fresh.whole(ctx, dir, 0) == nil {
+		return img, nil
+	}
+	img, err := b.buildAt(ctx, dir, bad.Created, image.NewMeter(nil))
+	if err != nil {
+		return image.Image{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.img = img
+	return img, nil
+}
+
+// buildAt makes the image with a time of creation.
+func (b *cached) buildAt(ctx context.Context, dir string, created time.Time, meter *image.Meter) (image.Image, error) {
 	start := time.Now()
 	if err := removeParts(dir); err != nil {
 		return image.Image{}, err
 	}
 	defer func() { _ = removeParts(dir) }() // the next attempt tries again
-	f, t, err := b.make(ctx, dir, meter)
+	writing, stop := keepRoom(ctx, dir)
+	defer stop()
+	f, t, err := b.make(writing, dir, created, meter)
 	if err != nil {
-		return image.Image{}, err
+		return image.Image{}, roomError(writing, err)
 	}
 	meter.Stage(image.StageWrite, 0)
 	size, err := keepFile(f, filepath.Join(dir, imageFile))
@@ -238,8 +279,12 @@ func (b *cached) build(ctx context.Context, dir string, meter *image.Meter) (ima
 		return image.Image{}, err
 	}
 	meter.Add(size)
-	t.Created, t.Size = b.now().UTC(), size
-	raw, err := json.MarshalIndent(t, "", "  ")
+	t.Created, t.Size = created.UTC(), size
+	sums, err := writeSums(ctx, dir)
+	if err != nil {
+		return image.Image{}, err
+	}
+	raw, err := encodeManifest(t, sums)
 	if err != nil {
 		return image.Image{}, err
 	}
