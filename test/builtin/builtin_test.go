@@ -152,6 +152,28 @@ func TestJava(t *testing.T) {
 	}
 }
 
+// TestLanguages makes the other templates, each at its first use, and runs a program in them.
+func TestLanguages(t *testing.T) {
+	testenv.Long(t, "makes templates of 200 and 500 packages")
+	for name, line := range map[string]string{
+		"go":   "printf 'package main\nfunc main() { println(6*7) }' >a.go && go run a.go 2>&1",
+		"rust": "echo 'fn main() { println!(\"{}\", 6*7) }' >a.rs && rustc a.rs && ./a && cargo --version >/dev/null",
+		"node": "npm --version >/dev/null && node -e 'console.log(6*7)'",
+	} {
+		t.Run(name, func(t *testing.T) {
+			mirror := aptmirror.Serve(t, name)
+			a := open(t, carrel.NS, func(c *config.Config) { c.DebianMirror = mirror })
+			sb, err := a.Access.Create(t.Context(), carrel.CreateOptions{Template: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := run(t, a.Access, sb.ID, "", line); got != "42" {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+}
+
 // TestKilledMaking kills the daemon while a template's packages are configured. The next daemon ends
 // the sandbox, and nothing else of the making is left. Then the template can be made.
 func TestKilledMaking(t *testing.T) {
