@@ -111,6 +111,7 @@ type Assembly struct {
 	authority  *pki.CA         // opens TLS on the wire
 	audit      *audit.Log      // of the wire
 	late       service.Late    // the service, for the wire
+	workshop   *workshop       // makes built-in templates; nil if there are none
 	door       hostdoor.Late   // requests from sandboxes to this host
 	guest      string          // the guest's image; "" if the drivers know it
 	collected  time.Time       // the last collection's end; of the goroutine that collects
@@ -210,7 +211,8 @@ func (a *Assembly) openStores(ctx context.Context) (err error) {
 	}
 	a.closing(a.state.Close)
 	a.images, err = store.Open(ctx, store.Options{Dir: filepath.Join(a.cfg.DataDir, "templates"), CacheDir: a.cfg.CacheDir,
-		Registries: a.registries(), LayerCache: cmp.Or(a.cfg.Registries.LayerCache, -1), Logger: a.log})
+		Registries: a.registries(), LayerCache: cmp.Or(a.cfg.Registries.LayerCache, -1), Logger: a.log,
+		BuiltIns: a.builtIns(), NoFirstUse: a.cfg.NoFirstUse})
 	if err != nil {
 		return err
 	}
@@ -279,6 +281,9 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 		HostServices: a.opts.HostServices})
 	a.Access = access
 	a.late.Open(a.Service)
+	if err := a.clearWorkshop(ctx); err != nil {
+		return err
+	}
 	door := hostdoor.New(hostdoor.Options{
 		Inside: a.opts.Callers.Inside, Moments: access, Logger: a.log, Generation: a.Service.Generation, Tokens: a.Service.MintToken, Sandbox: access.Get,
 	})
