@@ -78,6 +78,9 @@ type Snapshot struct {
 	Size     int64  `json:"size"` // bytes of its content, uncompressed
 	// New is what the snapshot added to the store, in stored bytes; −1 while unknown.
 	New int64 `json:"new"`
+	// Unavailable says why the content can't be read now, such as an object store that is away; ""
+	// when it can. It comes back by itself.
+	Unavailable string `json:"unavailable,omitempty"`
 }
 
 // Action says what is done to a sandbox.

@@ -19,6 +19,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/hostdoor"
 	"github.com/carrel-dev/carrel/internal/image/registry"
 	"github.com/carrel-dev/carrel/internal/image/store"
+	"github.com/carrel-dev/carrel/internal/keeper"
 	"github.com/carrel-dev/carrel/internal/pki"
 	"github.com/carrel-dev/carrel/internal/service"
 	"github.com/carrel-dev/carrel/internal/snapshot"
@@ -59,6 +60,8 @@ type Options struct {
 	Issuer service.Issuer
 	// SSHKeys are the keys of all projects. If it is nil, there are none.
 	SSHKeys access.Keys
+	// Supervisor is the service manager's store for open files. If it is nil, there is none.
+	Supervisor *keeper.Supervisor
 	// Traces measures operations. If it is nil, they are not measured.
 	Traces *trace.Recorder
 	// Log takes messages that a person may need later; nil discards them.

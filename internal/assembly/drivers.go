@@ -121,7 +121,7 @@ func (a *Assembly) openReal(ctx context.Context) (drivers []driver.Driver) {
 	}
 	nopts := ns.Options{Options: a.hosted("ns"), Files: a.imageFiles}
 	if !a.keeperless {
-		if k, err := a.openKeeper(ctx, filepath.Join(a.dir, driversDir, "keeper.sock")); err != nil {
+		if k, err := a.openHolders(ctx); err != nil {
 			a.log.Warn("no keeper: sandboxes will not outlive the daemon", "err", err)
 		} else {
 			gopts.Keeper, nopts.Keeper = k, k
@@ -148,6 +148,38 @@ func (a *Assembly) imageFiles(ctx context.Context, path string) (image.Files, er
 	}
 	return a.images.Files(ctx, path)
 }
+
+// openHolders opens everything that holds the links while no daemon runs. One keeper can be killed
+// together with the daemon. So there are two, or one and the supervisor's store.
+func (a *Assembly) openHolders(ctx context.Context) (*keeper.Holders, error) {
+	names, all := []string{"keeper.sock", "keeper2.sock"}, []keeper.Holder{}
+	if a.opts.Supervisor != nil {
+		all = append(all, a.opts.Supervisor)
+		if os.Getenv(supervisorStores) != "" { // it is known to store them
+			names = names[:1]
+		}
+	}
+	var errs []error
+	for _, name := range names {
+		k, err := a.openKeeper(ctx, filepath.Join(a.dir, driversDir, name))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		all = append(all, k)
+	}
+	if len(errs) == len(names) {
+		return nil, errors.Join(errs...)
+	}
+	for _, err := range errs {
+		a.log.Warn("one of two keepers can't be started", "err", err)
+	}
+	return keeper.Join(ctx, a.log, all...), nil
+}
+
+// supervisorStores is the variable with the size of the supervisor's store. Older supervisors have a
+// store and do not set it.
+const supervisorStores = "FDSTORE"
 
 func (a *Assembly) openKeeper(ctx context.Context, socket string) (*keeper.Client, error) {
 	if !reexec.Ready() { // the child would run this program's own main

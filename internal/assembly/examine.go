@@ -23,8 +23,14 @@ func Examine(ctx context.Context, opts Options) ([]service.Check, error) {
 	return a.Examine(ctx), nil
 }
 
-// Examine checks anew for each driver whether it works here.
+// Examine checks anew for each driver whether it works here. A service that runs also says what
+// needs another build.
 func (a *Assembly) Examine(ctx context.Context) []service.Check {
+	if a.Service != nil {
+		if out, err := a.Service.Doctor(ctx); err == nil {
+			return append(out, a.missing...)
+		}
+	}
 	out := []service.Check{}
 	for _, d := range a.drivers.All() {
 		out = append(out, service.Examine(ctx, d, a.Tier))

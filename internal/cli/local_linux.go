@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/client"
 	"github.com/carrel-dev/carrel/internal/api"
 	"github.com/carrel-dev/carrel/internal/config"
 	"github.com/carrel-dev/carrel/internal/daemon"
@@ -43,6 +45,7 @@ func (a *app) doctorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			a.addFromDaemon(c.Context(), rows)
 			rows = append(rows, boxRow(c.Context()))
 			if err := a.printDoctor(rows); err != nil || a.json {
 				return err
@@ -52,6 +55,33 @@ func (a *app) doctorCommand() *cobra.Command {
 		},
 	}
 	return c
+}
+
+// addFromDaemon adds what only a running daemon knows: the sandboxes and snapshots that need another
+// build. Without a daemon there is nothing to add.
+func (a *app) addFromDaemon(ctx context.Context, rows []daemon.DoctorRow) {
+	_ = a.withService(ctx, func(svc carrel.Service) error {
+		c, ok := svc.(*client.Client)
+		if !ok {
+			return nil
+		}
+		told, err := c.Doctor(ctx)
+		if err != nil {
+			return nil
+		}
+		for i := range rows {
+			for _, t := range told {
+				for _, f := range t.Findings {
+					f := api.Finding(f)
+					same := func(other api.Finding) bool { return other.What == f.What }
+					if t.Driver == rows[i].Driver && !slices.ContainsFunc(rows[i].Findings, same) {
+						rows[i].Findings = append(rows[i].Findings, f)
+					}
+				}
+			}
+		}
+		return nil
+	})
 }
 
 // boxRow says whether "carrel run" works here, with and without a network.

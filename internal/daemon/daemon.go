@@ -79,6 +79,7 @@ type Daemon struct {
 	sshDoor     *sshdoor.Door // nil unless SSH is served
 	sshListener net.Listener
 	own         ownPorts
+	given       given // by a supervisor
 
 	ready    atomic.Bool
 	stopping chan struct{} // closed when streams should end
@@ -125,6 +126,8 @@ func New(ctx context.Context, cfg config.Config, opts Options) (_ *Daemon, err e
 			d.undo.Run()
 		}
 	}()
+	d.given = takeGiven()
+	d.undo.Add(d.given.close)
 	files := raiseFileLimit()
 	lock, err := openDir(cfg.DataDir)
 	if err != nil {
@@ -162,7 +165,7 @@ func New(ctx context.Context, cfg config.Config, opts Options) (_ *Daemon, err e
 func (d *Daemon) listen(l net.Listener, files uint64) error {
 	if l == nil {
 		var err error
-		if l, err = activated(); err != nil {
+		if l, err = d.given.listener(); err != nil {
 			return err
 		}
 	}
@@ -198,7 +201,7 @@ func (d *Daemon) openService(ctx context.Context, opts Options) (err error) {
 		d.parts, err = assembly.Open(ctx, assembly.Options{
 			Config: d.cfg, Lasting: lasting(d.cfg, d.reserve, d.log), Drivers: opts.Drivers, KillOnClose: opts.KillOnClose,
 			HostServices: hostServices(d.cfg.Wire.HostServices, d.listener.Addr()), OwnPort: d.own.has,
-			Callers: d.callers, Issuer: d.issuer, SSHKeys: d.sshKeys, Traces: d.traces, Log: d.log,
+			Supervisor: d.given.store, Callers: d.callers, Issuer: d.issuer, SSHKeys: d.sshKeys, Traces: d.traces, Log: d.log,
 		})
 		return err
 	})

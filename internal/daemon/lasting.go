@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"strings"
 
 	"github.com/carrel-dev/carrel/internal/assembly"
@@ -13,6 +14,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/reserve"
 	"github.com/carrel-dev/carrel/internal/snapshot"
 	"github.com/carrel-dev/carrel/internal/snapshot/disk"
+	"github.com/carrel-dev/carrel/internal/snapshot/remote"
 	"github.com/carrel-dev/carrel/internal/snapshot/s3"
 	"github.com/carrel-dev/carrel/internal/state"
 	"github.com/carrel-dev/carrel/internal/state/sqlite"
@@ -21,8 +23,12 @@ import (
 // lasting opens the parts of the service that only a daemon has.
 func lasting(cfg config.Config, held *reserve.Reserve, log *slog.Logger) *assembly.Lasting {
 	return &assembly.Lasting{
-		State:  func(ctx context.Context, file string) (state.Store, error) { return openRecords(ctx, file, held, log) },
-		Blobs:  func(ctx context.Context, dir string) (snapshot.Blobs, bool, error) { return openBlobs(ctx, cfg, dir) },
+		State: func(ctx context.Context, file string) (state.Store, error) {
+			return openRecords(ctx, file, held, log)
+		},
+		Blobs: func(ctx context.Context, dir string) (snapshot.Blobs, bool, error) {
+			return openBlobs(ctx, cfg, dir, log)
+		},
 		Sentry: sentrybin.Extract,
 	}
 }
@@ -47,13 +53,23 @@ func openRecords(ctx context.Context, file string, held *reserve.Reserve, log *s
 	return s, nil
 }
 
+// storeIdentity is the file, beside the snapshots, with the identity of the object store that holds
+// their content.
+const storeIdentity = "store-identity.json"
+
 // openBlobs opens the storage of packs: in dir, or where the configuration says. shared says that
 // other machines may use it too.
-func openBlobs(ctx context.Context, cfg config.Config, dir string) (_ snapshot.Blobs, shared bool, err error) {
+func openBlobs(ctx context.Context, cfg config.Config, dir string, log *slog.Logger) (_ snapshot.Blobs, shared bool, err error) {
 	switch where := cfg.SnapshotStore; {
 	case strings.HasPrefix(where, "s3://"):
-		b, err := openS3(ctx, where, cfg.S3)
-		return b, true, err
+		b, err := remote.Open(ctx, remote.Options{
+			Connect: func(ctx context.Context) (snapshot.Blobs, error) { return openS3(ctx, where, cfg.S3) },
+			Where:   where, File: filepath.Join(filepath.Dir(dir), storeIdentity), Log: log,
+		})
+		if err != nil {
+			return nil, true, err
+		}
+		return b, true, nil
 	case where != "":
 		b, err := disk.Open(where)
 		return b, true, err // a network filesystem, perhaps

@@ -3,31 +3,56 @@ package daemon
 import (
 	"fmt"
 	"net"
+	"os"
 
 	"github.com/coreos/go-systemd/v22/activation"
 	notify "github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/keeper"
 )
 
-// activated returns the listener that a supervisor opened before it started this process, by
-// systemd's socket protocol (sd_listen_fds(3)). It returns nil if there is none. It clears the
-// variables of this protocol, so that no program that this one starts takes the descriptor for its
-// own.
+// given are the files that a supervisor passed to this process, by systemd's socket protocol
+// (sd_listen_fds(3)): the listener, and what the supervisor stored for an earlier daemon.
+type given struct {
+	store   *keeper.Supervisor // nil without a supervisor
+	sockets []*os.File
+}
+
+// takeGiven takes the files over. It clears the variables of this protocol, so that no program that
+// this one starts takes a descriptor for its own.
+func takeGiven() given {
+	g := given{sockets: activation.Files(true)}
+	if at := os.Getenv("NOTIFY_SOCKET"); at != "" {
+		g.store, g.sockets = keeper.NewSupervisor(at, g.sockets)
+	}
+	return g
+}
+
+// close closes the files that nobody took.
+func (g *given) close() {
+	for _, f := range g.sockets {
+		_ = f.Close()
+	}
+	g.sockets = nil
+	if g.store != nil {
+		_ = g.store.Close()
+	}
+}
+
+// listener returns the listener that a supervisor opened before it started this process. It returns
+// nil if there is none.
 //
 // More than one socket, or one that is no stream, is refused. The daemon has one port, and would
 // silently ignore the others.
-func activated() (net.Listener, error) {
-	passed, err := activation.Listeners()
-	if err != nil || len(passed) == 0 {
-		return nil, err
+func (g *given) listener() (net.Listener, error) {
+	passed := g.sockets
+	if len(passed) == 0 {
+		return nil, nil
 	}
-	if len(passed) == 1 && passed[0] != nil {
-		return passed[0], nil
-	}
-	for _, l := range passed {
-		if l != nil {
-			_ = l.Close()
+	if len(passed) == 1 {
+		if l, err := net.FileListener(passed[0]); err == nil {
+			return l, nil // a copy
 		}
 	}
 	return nil, &carrel.Error{Op: "listen", Kind: carrel.Invalid, Field: "listen",

@@ -94,7 +94,7 @@ func (ar *archive) readFiles(ctx context.Context, sr state.SnapshotRecord) (cont
 		return content{}, err
 	}
 	defer o.release()
-	drv, root, err := ar.launcher.home(ctx, sr.Record)
+	drv, root, err := ar.launcher.home(ctx, sr.Record, o.info.Root)
 	if err != nil {
 		return content{}, err
 	}

@@ -137,8 +137,10 @@ func (g *greeter) greet(ctx context.Context, b *box, l *line) error {
 			stop(startExit(b.public().Limits, exit))
 		}
 	}()
+	roused := g.rouseLater(ctx, b, l)
 	tctx, span := trace.Start(ctx, "greet")
 	err := g.introduce(tctx, b, l)
+	roused()
 	span.EndWith(err)
 	if err != nil && ctx.Err() != nil {
 		var died *carrel.Error
@@ -313,11 +315,55 @@ func (g *greeter) settle(ctx context.Context, b *box, most time.Duration) {
 // leave asks the guest to end its streams and gives them a reason. Streams that the guest does not
 // end are cut off later.
 func (g *greeter) leave(ctx context.Context, b *box, reason string) {
+	b.mu.Lock()
+	inst := b.inst
+	b.mu.Unlock()
+	for try := range 2 {
+		tctx, cancel := context.WithTimeout(ctx, leaveTime)
+		err := b.guest().Leave(tctx, reason)
+		silent := tctx.Err() != nil
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if try > 0 || !silent {
+			g.log.Debug("end streams", "sandbox", b.id, "err", err)
+			return
+		}
+		g.rouse(ctx, b.id, inst) // what is stopped now would be stopped after the resumption too
+	}
+}
+
+// rouse makes a guest go on that a program in its sandbox has stopped.
+func (g *greeter) rouse(ctx context.Context, id carrel.ID, inst driver.Instance) {
+	r, ok := driver.As[driver.Rouser](inst)
+	if !ok {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
-	if err := b.guest().Leave(ctx, reason); err != nil && ctx.Err() == nil {
-		g.log.Debug("end streams", "sandbox", b.id, "err", err)
+	if err := r.Rouse(ctx); err != nil && ctx.Err() == nil {
+		g.log.Debug("rouse the guest", "sandbox", id, "err", err)
 	}
+}
+
+// rouseAfter is the silence after which a restored guest is roused.
+const rouseAfter = 3 * time.Second
+
+// rouseLater rouses a restored guest that is silent for too long, until the caller calls stop.
+func (g *greeter) rouseLater(ctx context.Context, b *box, l *line) (stop func()) {
+	if !l.restored {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if sleep(ctx, rouseAfter) {
+			g.rouse(ctx, b.id, l.inst)
+		}
+	}()
+	return func() { cancel(); <-done }
 }
 
 // touch runs a command that does nothing, a few times. It sends the requests in both encodings that

@@ -14,6 +14,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/failpoint"
 	"github.com/carrel-dev/carrel/internal/linux/overlay"
 	"github.com/carrel-dev/carrel/internal/policy"
 	"github.com/carrel-dev/carrel/internal/service/timeline"
@@ -99,8 +100,12 @@ func (r *recovery) recoverOne(ctx context.Context, rec state.Record) (kept bool,
 		return true, nil
 	}
 	var inst driver.Instance
+	gone := errStopped
 	if len(rec.Handle) > 0 {
 		inst, err = drv.Recover(ctx, rec.Handle)
+		if err != nil {
+			gone = err
+		}
 		if err != nil && !errors.Is(err, carrel.NotFound) {
 			log.Error("a sandbox could not be adopted and is left alone", "err", err)
 			r.archive.builds.leave(id, err)
@@ -119,7 +124,6 @@ func (r *recovery) recoverOne(ctx context.Context, rec state.Record) (kept bool,
 	case state.Warm:
 		return r.nursery.recover(ctx, rec, inst)
 	}
-	gone := cmp.Or(r.opts.LostReason, "it was gone when the service came back: the machine or the sandbox was stopped meanwhile")
 	switch {
 	case rec.Sandbox.State != carrel.Running: // half made, or half ended
 		if inst != nil {
@@ -129,11 +133,13 @@ func (r *recovery) recoverOne(ctx context.Context, rec state.Record) (kept bool,
 			}
 		}
 		return false, r.bury(ctx, rec, verdict{carrel.EndLost, "the service stopped before it was made"})
+	case inst != nil && failpoint.Mutant("adopt"):
+		return false, r.bury(ctx, rec, verdict{carrel.EndLost, "a test took its adoption out"})
 	case inst == nil:
 		if r.pausedLater(ctx, rec) {
 			return false, nil
 		}
-		return false, r.bury(ctx, rec, verdict{carrel.EndLost, gone})
+		return false, r.bury(ctx, rec, verdict{carrel.EndLost, cmp.Or(r.opts.LostReason, "it was gone when the service came back: "+gone.Error())})
 	}
 	if f, ok := driver.As[driver.Freezer](inst); ok { // the earlier service died during a pause
 		if err := f.Thaw(ctx); err != nil {
@@ -143,6 +149,9 @@ func (r *recovery) recoverOne(ctx context.Context, rec state.Record) (kept bool,
 	r.adopt(rec, inst)
 	return true, nil
 }
+
+// errStopped is the reason why a sandbox is gone if its driver knows none.
+var errStopped = errors.New("the machine or the sandbox was stopped meanwhile")
 
 // pausedLater finds the content of a pause that a sandbox's record does not know. The record is
 // older than the pause, or the machine stopped before the record was written. The sandbox is then
@@ -268,8 +277,11 @@ func (r *recovery) sweep(ctx context.Context, known, dead []carrel.ID) {
 		id, err := carrel.ParseID(e.Name())
 		switch {
 		case err != nil || keep[id]:
-		case gone[id]:
+		case gone[id] || failpoint.Mutant("unrecorded-sandboxes"):
 			left = append(left, e.Name())
+		case os.Remove(filepath.Join(r.opts.Dir, e.Name())) == nil:
+			// It was empty: its creation died before its record was written, and before anything of
+			// it ran (see driver.Sweeper).
 		default:
 			r.lost.addSandbox(id)
 			known = append(known, id)

@@ -198,7 +198,7 @@ func (m *moments) resume(ctx context.Context, b *box, o comeback) (err error) {
 	if err := failpoint.Hit(pointOpened); err != nil {
 		return err
 	}
-	drv, root, err := m.launcher.home(ctx, rec)
+	drv, root, err := m.launcher.home(ctx, rec, from.info.Root)
 	if err != nil {
 		return err
 	}

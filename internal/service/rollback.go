@@ -94,7 +94,7 @@ func (m *moments) restorable(ctx context.Context, b *box, id carrel.SnapshotID) 
 			o.release()
 		}
 	}()
-	drv, _, err := m.launcher.home(ctx, b.record())
+	drv, _, err := m.launcher.home(ctx, b.record(), "")
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,9 @@ func (ar *archive) withCost(ctx context.Context, sn carrel.Snapshot) carrel.Snap
 	}
 	if st, err := ar.opts.Snapshots.Stat(ctx, sn.ID); err == nil {
 		sn.New = st.New
+		if st.Away != nil {
+			sn.Unavailable = st.Away.Error()
+		}
 	}
 	return sn
 }

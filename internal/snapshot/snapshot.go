@@ -139,6 +139,14 @@ type Stat struct {
 	New    int64 // bytes that packing it added to the store; −1 before packing
 	Packed bool
 	Hot    bool // it has a hot copy: its files, uncompressed
+	// Away says why the content can't be read now; nil when it can, as far as that is known.
+	Away error
+}
+
+// Awayer is an optional part of Blobs on another machine.
+type Awayer interface {
+	// Away returns why the blobs can't be used now, as far as that is known; nil when they can.
+	Away() error
 }
 
 // Usage is the cost of a store on this machine's disk (and in its object store, if packs lie

@@ -220,6 +220,14 @@ func (d *Daemon) Restart() {
 	d.launch()
 }
 
+// Setenv sets an environment variable of the daemon's next processes.
+func (d *Daemon) Setenv(name, value string) {
+	if d.env == nil {
+		d.env = os.Environ()
+	}
+	d.env = append(d.env, name+"="+value)
+}
+
 // PID returns the daemon's process ID.
 func (d *Daemon) PID() int { return d.cmd.Process.Pid }
 

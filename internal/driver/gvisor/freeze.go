@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/sentry/control"
 	"gvisor.dev/gvisor/pkg/urpc"
 	"gvisor.dev/gvisor/runsc/boot"
@@ -15,7 +16,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-var _ driver.Freezer = (*Instance)(nil)
+var (
+	_ driver.Freezer = (*Instance)(nil)
+	_ driver.Rouser  = (*Instance)(nil)
+)
 
 // The sentry counts pauses, and dies if it is resumed more often than it was paused. So the driver
 // must know whether the sandbox is paused. It remembers that. After Recover it looks at the state
@@ -38,6 +42,13 @@ func (in *Instance) Freeze(ctx context.Context) error {
 // Thaw implements driver.Freezer.
 func (in *Instance) Thaw(ctx context.Context) error {
 	return in.wrap("thaw sandbox", in.setIce(ctx, iceThawed, boot.ContMgrResume))
+}
+
+// Rouse implements driver.Rouser. The sentry lets a program stop the sandbox's first process, which
+// Linux does not.
+func (in *Instance) Rouse(ctx context.Context) error {
+	return in.wrap("rouse the guest", in.call(ctx, boot.ContMgrSignal,
+		&boot.SignalArgs{CID: string(in.rec.ID), Signo: int32(unix.SIGCONT), Mode: boot.DeliverToProcess}, nil))
 }
 
 // setIce calls method of the sentry unless the sandbox is in the wanted state already.

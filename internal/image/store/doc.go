@@ -24,6 +24,12 @@
 // Images are only ever unlinked. A running sandbox has its image open and keeps it. The disk space
 // comes back when the last such sandbox ends.
 //
+// # Space
+//
+// A new image that is equal to another template's becomes a second link to that file. Where the file
+// system can share blocks, an image shares those that another one has at the same places. Neither
+// changes what a template is: each has its own name, ID and end.
+//
 // # The built-in templates
 //
 // "sim" has no image: it is for the simulated tier. "base" is made from this machine's toolchain at

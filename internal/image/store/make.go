@@ -86,7 +86,7 @@ func (s *Store) make(ctx context.Context, op, name string, progress func(carrel.
 	if err = roomError(writing, err); err != nil {
 		return image.Image{}, archive.Classify(op, err)
 	}
-	size, err := keepFile(f, filepath.Join(dir, imageFile))
+	size, err := s.keepShared(ctx, f, filepath.Join(dir, imageFile))
 	if err != nil {
 		return image.Image{}, archive.Classify(op, err)
 	}
@@ -141,6 +141,15 @@ func (s *Store) makeDir(ctx context.Context, dir string) (_ *os.File, err error)
 		return nil, err
 	}
 	return held, nil
+}
+
+// keepShared is keepFile, but the file itself goes if another template has an equal one.
+func (s *Store) keepShared(ctx context.Context, f *os.File, name string) (int64, error) {
+	if s.share(ctx, f, name) {
+		size, err := diskSize(f)
+		return size, errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	return keepFile(f, name)
 }
 
 // keepFile makes a finished image durable under its name and returns its size on the disk.

@@ -62,8 +62,9 @@ type Store struct {
 
 	checks checks
 
-	mu   sync.Mutex
-	byID map[string]*entry
+	mu     sync.Mutex
+	byID   map[string]*entry
+	packed map[string]packed // templates as layers, by ID
 }
 
 var _ image.Store = (*Store)(nil)
@@ -119,7 +120,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, archive.Classify(op, err)
 	}
-	s := &Store{opts: opts, lock: lock, registries: registries, byID: map[string]*entry{}, base: newBase(opts),
+	s := &Store{opts: opts, lock: lock, registries: registries, byID: map[string]*entry{}, packed: map[string]packed{}, base: newBase(opts),
 		limits: archive.Limits{MaxBytes: opts.MaxBytes, MaxEntries: opts.MaxEntries}}
 	if err := s.load(ctx); err != nil {
 		_ = lock.Close()
@@ -373,6 +374,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 			if o == t || !t.old && o.own() == t.own() {
 				gone = append(gone, other)
 				delete(s.byID, other)
+				delete(s.packed, other)
 			}
 		}
 	}

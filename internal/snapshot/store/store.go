@@ -276,7 +276,11 @@ func (s *Store) Stat(ctx context.Context, id carrel.SnapshotID) (snapshot.Stat, 
 	if e == nil || e.deleted {
 		return snapshot.Stat{}, errNotFound(op, id)
 	}
-	return snapshot.Stat{Size: e.size, New: e.added, Packed: e.packed, Hot: e.hot}, nil
+	st := snapshot.Stat{Size: e.size, New: e.added, Packed: e.packed, Hot: e.hot}
+	if a, ok := s.opts.Blobs.(snapshot.Awayer); ok && !e.hot {
+		st.Away = a.Away()
+	}
+	return st, nil
 }
 
 // Usage implements [snapshot.Store].
