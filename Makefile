@@ -5,6 +5,8 @@
 #                  fails, and ends with one line for each part. "make lint", "make unit" and so on run one part alone.
 #   make check     the same; what CI runs
 #   make test-all  the heavy matrices too, and both commands on a bare Debian
+#   make chaos     damage real daemons for DURATION (10m) and check that nothing acknowledged is lost; SEED=, TRIALS=kill,power
+#                  and MUTANTS=false choose what runs
 #   make bench     the side-by-side measurements (BENCH="create exec --quick" for some)
 #   make build     bin/carrel and what it carries
 #   make dist      packages, archives, an image, checksums and bills of materials in bin/dist
@@ -40,11 +42,11 @@ CROSS       := $(GO) build -gcflags 'all=-N -l' -ldflags '-s -w' -o /dev/null
 # the race detector, which needs cgo: a wall's process starts the test's own binary
 # again in an empty root, where no loader is. Nor are the language interpreters: their work is in machine code of their own.
 # All the others run with it. Both in their short form: the whole of them is part of test-all.
-REAL        := ./internal/driver/gvisor ./test/crash ./test/upgrade ./test/rootless ./test/time ./internal/daemon ./test/script ./internal/driver/ns ./internal/run/tier ./test/box ./test/embedded ./test/escape ./test/net \
-	./local ./internal/driver/sim ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./internal/linux/cell ./internal/tools ./internal/tools/licenses
+REAL        := ./internal/driver/gvisor ./test/crash ./test/fulldisk ./test/upgrade ./test/rootless ./test/time ./internal/daemon ./test/script ./internal/driver/ns ./internal/run/tier ./test/box ./test/embedded ./test/escape ./test/net \
+	./test/chaos ./local ./internal/driver/sim ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./internal/linux/cell ./internal/tools ./internal/tools/licenses
 PLAIN        = $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|shell/test|shell/internal)(/|$$)' | grep -v 'carrel-dev/carrel/bench' | grep -vE '/(internal/box$$|shell/codemode|shell/tools/(script|sqlite|git|data))')
 
-.PHONY: play dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim
+.PHONY: chaos play dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim
 
 build: bin/carrel bin/carrel-guest bin/carrel-sudo bin/carrel-box bin/carrel-sentry
 
@@ -122,6 +124,13 @@ bin/nfpm: internal/tools/nfpm/go.mod internal/tools/nfpm/go.sum
 bin/cyclonedx-gomod: internal/tools/sbom/go.mod internal/tools/sbom/go.sum
 	@mkdir -p bin
 	cd internal/tools/sbom && $(GO) build -ldflags '-s -w' -o $(CURDIR)/bin/cyclonedx-gomod github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+
+# Trials that kill, cut, damage, fill and copy, with an oracle outside the daemon. One line a trial, with its seed.
+DURATION ?= 10m
+SEED     ?= 0
+MUTANTS  ?= true
+chaos: build bin/s3server need-sdk
+	$(GOTEST) -v -timeout 0 -run '^Test(Oracle|Leaks|Mutants|Chaos)$$' ./test/chaos -duration $(DURATION) -seed $(SEED) -trials '$(TRIALS)' -mutants=$(MUTANTS)
 
 # Everything that is released, for all systems, in bin/dist. DIST="-platforms linux/amd64" makes one alone.
 # A version is the last tag's; between tags it is the next one's, with the commit's time.

@@ -173,6 +173,7 @@ var waiters = map[string]string{
 	"internal/service/pause_test.go TestAutoPauseHolds": "lets time pass in a bubble",
 	"internal/wire/hammer_test.go TestHammerPolicy":     "changes the policy while others use it",
 	"internal/wire/world_test.go await":                 "is woken by what comes, and has no steps",
+	"test/fulldisk/disk_test.go lowest":                 "watches a disk until the test has done its work",
 	"test/crash/crash_test.go load":                     "runs commands until the daemon is killed",
 }
 

@@ -73,7 +73,7 @@ type Templates interface {
 
 // Progress says how far a long job is.
 type Progress struct {
-	Stage string `json:"stage"`           // "pull", "unpack", "write"
+	Stage string `json:"stage"`           // "pull", "unpack", "write", "pack", "push"
 	Done  int64  `json:"done"`            // bytes
 	Total int64  `json:"total,omitempty"` // bytes; 0 when not known
 }

@@ -133,6 +133,10 @@ func (s *Server) importTemplate(w http.ResponseWriter, r *http.Request) error {
 	}
 	rc := http.NewResponseController(w)
 	_ = rc.EnableFullDuplex() // progress is sent while the archive still arrives
+	if r.ProtoMajor == 1 {
+		// A refusal comes before the end of the body. The client must not use this connection again.
+		w.Header().Set("Connection", "close")
+	}
 	body := &patientReader{r: r.Body, rc: rc}
 	return s.job(w, r, func(ctx context.Context, progress func(carrel.Progress)) (jobLine, error) {
 		t, err := s.opts.Service.ImportTemplate(ctx, name, body, progress)

@@ -107,6 +107,7 @@ type Assembly struct {
 	late       service.Late    // the service, for the wire
 	door       hostdoor.Late   // requests from sandboxes to this host
 	guest      string          // the guest's image; "" if the drivers know it
+	guestCheck *guestCheck     // of that image; nil for none
 	keeperless bool            // no keeper is started
 	missing    []service.Check // drivers that could not be made
 	undo       cleanup.Stack
@@ -251,7 +252,7 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 	c := a.cfg
 	a.Service, err = service.New(ctx, service.Options{
 		Store: a.state, Images: a.images, Snapshots: a.Snapshots, Drivers: a.drivers, Networks: a.networks(),
-		Authority: a.authorityPEM(), Vault: a.Vault, Issuer: a.opts.Issuer, GuestImage: a.guest, Dir: filepath.Join(a.dir, "sandboxes"),
+		Authority: a.authorityPEM(), Vault: a.Vault, Issuer: a.opts.Issuer, GuestImage: a.guest, CheckGuest: a.guestCheck.quick, Dir: filepath.Join(a.dir, "sandboxes"),
 		Domain: c.Domain, DefaultTier: a.Tier, DefaultTemplate: c.DefaultTemplate,
 		Limits: c.Limits, MaxLimits: c.MaxLimits, DefaultTimeout: c.DefaultTimeout, MaxTimeout: c.MaxTimeout,
 		Traces:       a.opts.Traces,

@@ -113,6 +113,7 @@ func (a *Assembly) openReal(ctx context.Context) (drivers []driver.Driver) {
 		a.lack("ns", carrel.NS, err)
 		return nil
 	}
+	a.guestCheck = &guestCheck{path: a.guest}
 	gopts := gvisor.Options{Options: a.hosted("gvisor"), Blanks: a.cfg.BlankSentries,
 		Kernels: filepath.Join(a.dir, "kernels")}
 	if gopts.Executable, err = a.opts.Lasting.Sentry(filepath.Join(a.cfg.CacheDir, "sentry")); err != nil {

@@ -2,8 +2,11 @@ package assembly
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/image"
@@ -16,7 +19,32 @@ func (a *Assembly) Tend(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { a.prepare(ctx) })
 	wg.Go(func() { a.collect(ctx) })
+	wg.Go(func() { a.checkImages(ctx) })
 	wg.Wait()
+}
+
+// The times of the check of all images. It reads at most 1 MiB in each checkPause.
+const (
+	checkFirst = 10 * time.Minute
+	checkEvery = 6 * time.Hour
+	checkPause = 25 * time.Millisecond
+)
+
+// checkImages reads all images from time to time, with a low priority, until ctx ends.
+func (a *Assembly) checkImages(ctx context.Context) {
+	runtime.LockOSThread() // the thread ends with this goroutine, and its priority with it
+	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 15)
+	for wait := checkFirst; ; wait = checkEvery {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+		a.images.CheckImages(ctx, checkPause)
+		if err := a.guestCheck.whole(); err != nil {
+			a.log.Error("the guest's image", "err", err, "hint", carrel.HintOf(err))
+		}
+	}
 }
 
 // prepare makes the built-in template before the first sandbox needs it, if there is a tier with

@@ -18,7 +18,7 @@ type templateCommands struct{ *app }
 func (a templateCommands) templateCommand() *cobra.Command {
 	c := &cobra.Command{Use: "template", Short: "Keep templates, the filesystems sandboxes start from", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.AddCommand(a.templateListCommand(), a.templateImportCommand(), a.templatePullCommand(),
+	c.AddCommand(a.templateListCommand(), a.templateImportCommand(), a.templatePullCommand(), a.templatePushCommand(),
 		a.templateInspectCommand(), a.templateStartCommand(), a.templateRemoveCommand())
 	return c
 }
@@ -93,18 +93,26 @@ func (a templateCommands) openArchive(path string) (io.ReadCloser, error) {
 
 func (a templateCommands) templatePullCommand() *cobra.Command {
 	var how startFlags
+	var login registryLogin
+	var platform string
 	c := &cobra.Command{
 		Use:   "pull NAME IMAGE",
 		Short: "Make a template from an image in a registry",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.makeTemplate(c, func(svc carrel.Service, progress func(carrel.Progress)) (carrel.Template, error) {
-				t, err := svc.PullTemplate(c.Context(), args[0], args[1], progress)
+				own, err := login.read(a.app)
+				if err != nil {
+					return carrel.Template{}, err
+				}
+				t, err := svc.PullImage(c.Context(), args[0], carrel.PullOptions{Image: args[1], Credentials: own, Platform: platform}, progress)
 				return how.apply(c, svc, t, err)
 			})
 		},
 	}
 	how.add(c)
+	login.add(c)
+	c.Flags().StringVar(&platform, "platform", "", "this machine's platform, such as linux/amd64; others are refused")
 	return c
 }
 

@@ -23,7 +23,9 @@ import (
 // lasting opens the parts of the service that only a daemon has.
 func lasting(cfg config.Config, held *reserve.Reserve, log *slog.Logger) *assembly.Lasting {
 	return &assembly.Lasting{
-		State: func(ctx context.Context, file string) (state.Store, error) { return openRecords(ctx, file, held, log) },
+		State: func(ctx context.Context, file string) (state.Store, error) {
+			return openRecords(ctx, file, held, log)
+		},
 		Blobs: func(ctx context.Context, dir string) (snapshot.Blobs, bool, error) {
 			return openBlobs(ctx, cfg, dir, log)
 		},

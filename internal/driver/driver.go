@@ -172,7 +172,8 @@ type Finding struct {
 
 // Sweeper is an optional part of a Driver. Every driver whose instances outlive the daemon is a
 // Sweeper. A daemon may die between the start of a sandbox and the moment when its handle is
-// stored; then nobody knows the sandbox.
+// stored; then nobody knows the sandbox. A Sweeper makes a file in Spec.Dir before anything of the
+// sandbox runs: an empty Spec.Dir belongs to no running sandbox.
 type Sweeper interface {
 	// Sweep ends all sandboxes of this driver that are not in known, and removes everything that is
 	// left of them. It does not remove the files in their Spec.Dir. The caller does that, with

@@ -6,7 +6,8 @@
 // test enables the point with [Enable] or [Parse]. Production never enables a point: this package
 // reads no flag, file or environment variable, and only test binaries call anything but Hit. (A
 // test binary may re-execute itself as a daemon and pass a spec in an environment variable of its
-// own.) A point that is not enabled costs one atomic load.
+// own.) A point that is not enabled costs one atomic load. [Mutant] is a point that
+// takes a promise out.
 package failpoint
 
 import (
@@ -44,6 +45,13 @@ func Hit(name string) error {
 		return nil
 	}
 	return fn() // without the lock: fn may sleep or disable its own point
+}
+
+// Mutant reports whether a test took out the fix called name. It is the point "mutant."+name: code
+// that keeps a promise asks it, and leaves the promise out if a test says so. Such tests show that
+// the suite that checks the promise would find its absence.
+func Mutant(name string) bool {
+	return enabled.Load() != 0 && Hit("mutant."+name) != nil
 }
 
 // Enable makes Hit(name) call fn, and replaces an earlier function. Several goroutines may call fn

@@ -87,4 +87,6 @@ type File struct {
 	Modified     time.Time
 	Target       string // of a symbolic link
 	Major, Minor uint32 // of a device
+	Inode        uint64 // two names of one file have the same
+	Links        int    // how many names it has
 }

@@ -12,6 +12,8 @@ const (
 	StagePull   = "pull"   // bytes coming from a registry
 	StageUnpack = "unpack" // bytes of files read from an archive or directory
 	StageWrite  = "write"  // the image's metadata being written durably
+	StagePack   = "pack"   // files of a template becoming a layer
+	StagePush   = "push"   // bytes going to a registry
 )
 
 // Meter turns many small steps into occasional progress reports. Its methods are safe for

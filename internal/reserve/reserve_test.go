@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // TestReserve gives up the pieces one after the other, and makes them again.
@@ -21,7 +23,7 @@ func TestReserve(t *testing.T) {
 	}
 	whole := blocks(t, dir)
 	if whole < pieceBytes {
-		t.Skipf("does not apply: the disk of %s is too full or too small for a reserve", dir)
+		testenv.Inapplicable(t, "the disk of "+dir+" is too full or too small for a reserve")
 	}
 	if !r.Give() || blocks(t, dir) != whole-pieceBytes {
 		t.Errorf("after one piece: %d bytes of %d", blocks(t, dir), whole)

@@ -58,7 +58,8 @@ func (ar *archive) loadIndex(ctx context.Context) error {
 		if _, ok := ar.snaps.Get(id); ok {
 			continue
 		}
-		if !slices.Contains(dead.Snapshots, id) {
+		gone := slices.Contains(dead.Snapshots, id) && !failpoint.Mutant("tombstones") || failpoint.Mutant("unrecorded-snapshots")
+		if !gone {
 			ar.lost.addSnapshot(ctx, id)
 		} else if err := ar.opts.Snapshots.Delete(ctx, id); err != nil {
 			ar.log.Error("remove the content of a deleted snapshot", "snapshot", id, "err", err)

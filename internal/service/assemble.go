@@ -18,7 +18,7 @@ func assemble(ctx context.Context, o *Options) *Service {
 	rules := &rules{opts: o}
 	j := &journal{opts: o, log: log, table: t, hub: newHub()}
 	lost := &lostAndFound{opts: o, log: log, table: t, snaps: snaps, journal: j}
-	roots := &roots{opts: o, log: log, table: t, snaps: snaps, lost: lost}
+	roots := &roots{opts: o, log: log, table: t, snaps: snaps, lost: lost, young: youngRoot}
 	records := &records{opts: o, log: log, table: t, snaps: snaps}
 	resolver := &resolver{opts: o, snaps: snaps}
 	launcher := &launcher{opts: o, log: log, table: t, roots: roots, resolver: resolver}

@@ -19,6 +19,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/service/timeline"
 	"github.com/carrel-dev/carrel/internal/service/warm"
 	"github.com/carrel-dev/carrel/internal/shortage"
+	"github.com/carrel-dev/carrel/internal/snapshot"
 	"github.com/carrel-dev/carrel/internal/state"
 	"github.com/carrel-dev/carrel/internal/trace"
 )
@@ -140,6 +141,10 @@ func (cr *creator) make(ctx context.Context, p *plan) (_ carrel.Sandbox, err err
 		p.leaveGolden()
 	}
 	sb, _, err := cr.attempt(ctx, p)
+	if errors.Is(err, snapshot.ErrReplaced) { // the files are whole now
+		p.from.verify = p.from.files.Verify
+		sb, _, err = cr.attempt(ctx, p)
+	}
 	return sb, err
 }
 
@@ -216,7 +221,7 @@ func (cr *creator) build(ctx context.Context, b *box, p *plan) (err error) {
 
 	inst, line, err := cr.launcher.stand(ctx, b, p.driver, p.root, p.from)
 	if err != nil {
-		return err
+		return p.from.blame(ctx, err)
 	}
 	undo.Add(func() { cr.launcher.destroy(b, inst) })
 	undo.Add(line.hangUp)

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/service/filediff"
+	"github.com/carrel-dev/carrel/internal/snapshot"
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
@@ -92,7 +94,7 @@ func (ar *archive) readFiles(ctx context.Context, sr state.SnapshotRecord) (cont
 		return content{}, err
 	}
 	defer o.release()
-	drv, root, err := ar.launcher.home(ctx, sr.Record)
+	drv, root, err := ar.launcher.home(ctx, sr.Record, o.info.Root)
 	if err != nil {
 		return content{}, err
 	}
@@ -113,7 +115,9 @@ func (ar *archive) readFiles(ctx context.Context, sr state.SnapshotRecord) (cont
 			ar.log.Error("remove a directory", "err", err)
 		}
 	}()
-	c.layer, err = readVerified(ctx, o, r, spec)
+	if c.layer, err = readVerified(ctx, o, r, spec); errors.Is(err, snapshot.ErrReplaced) {
+		c.layer, err = readVerified(ctx, o, r, spec) // its files are whole now
+	}
 	return c, err
 }
 

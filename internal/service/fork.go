@@ -164,7 +164,7 @@ func (cr *creator) planFrom(ctx context.Context, sr state.SnapshotRecord, opts c
 	if opts.Tier != "" && opts.Tier != sr.Snapshot.Tier {
 		return nil, invalid(opCreate, "tier", "snapshot %s is of tier %q, not %q", sr.Snapshot.ID, sr.Snapshot.Tier, opts.Tier)
 	}
-	drv, root, err := cr.launcher.home(ctx, sr.Record)
+	drv, root, err := cr.launcher.home(ctx, sr.Record, "")
 	if err != nil {
 		return nil, &carrel.Error{Op: opCreate, Kind: carrel.KindOf(err), Field: "template", Err: err, Hint: carrel.HintOf(err)}
 	}

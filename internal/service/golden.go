@@ -184,6 +184,6 @@ func (r *ripener) IsWanted(ctx context.Context, key string, of golden.Of) bool {
 	if err != nil {
 		return !errors.Is(err, carrel.NotFound)
 	}
-	root, _ := r.roots.keepRoot(img)
-	return strings.HasPrefix(key, r.prefix(of.Tier, img, root))
+	root, _, err := r.roots.keepRoot(img)
+	return err == nil && strings.HasPrefix(key, r.prefix(of.Tier, img, root))
 }

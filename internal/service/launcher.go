@@ -79,8 +79,9 @@ func (la *launcher) ask(d driver.Driver, tier carrel.Tier, p *probe) {
 	close(p.done)
 }
 
-// home finds the driver and the root image of a record.
-func (la *launcher) home(ctx context.Context, rec state.Record) (driver.Driver, driver.Root, error) {
+// home finds the driver and the root image of a record. digest is the driver's name of the image that
+// a snapshot of it needs, for an error; "" is not known.
+func (la *launcher) home(ctx context.Context, rec state.Record, digest string) (driver.Driver, driver.Root, error) {
 	drv, err := la.opts.Drivers.Get(rec.Sandbox.Tier)
 	if err != nil {
 		return nil, driver.Root{}, err
@@ -92,6 +93,9 @@ func (la *launcher) home(ctx context.Context, rec state.Record) (driver.Driver, 
 		return drv, driver.Root{Image: path}, nil
 	}
 	img, err := la.resolver.recorded(ctx, rec.Sandbox)
+	if carrel.KindOf(err) == carrel.NotFound && rec.Root != "" {
+		return nil, driver.Root{}, la.roots.missing(rec, digest, err)
+	}
 	if err != nil {
 		return nil, driver.Root{}, &carrel.Error{Kind: carrel.KindOf(err), Field: "template",
 			Err:  fmt.Errorf("its template %s (%s) is not on this machine: %w", rec.Sandbox.Template, rec.Sandbox.Alias, err),
@@ -102,6 +106,11 @@ func (la *launcher) home(ctx context.Context, rec state.Record) (driver.Driver, 
 
 // stand makes a driver build an instance. If from is nil, it starts from nothing.
 func (la *launcher) stand(ctx context.Context, b *box, drv driver.Driver, root driver.Root, from *origin) (driver.Instance, *line, error) {
+	if check := la.opts.CheckGuest; check != nil {
+		if err := check(); err != nil {
+			return nil, nil, err
+		}
+	}
 	spec := driver.Spec{ID: b.id, Root: root, Guest: la.guestImage(b, from), Dir: b.dir, Limits: b.public().Limits}
 	ctx, span := trace.Start(ctx, "driver")
 	defer span.End()
@@ -123,7 +132,10 @@ func (la *launcher) stand(ctx context.Context, b *box, drv driver.Driver, root d
 		if err := r.CanRestore(from.info, opts); err != nil {
 			return nil, nil, err
 		}
-		if inst, err = r.Restore(ctx, from.files.Dir(), from.info, spec, opts); err != nil {
+		if inst, err = r.Restore(ctx, from.files.Dir(), from.info, spec, opts); isOtherRoot(err) {
+			return nil, nil, la.roots.missing(b.record(), from.info.Root, err)
+		}
+		if err != nil {
 			return nil, nil, err
 		}
 	}

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -58,6 +59,28 @@ func (o *origin) check(ctx context.Context) error {
 		return nil
 	}
 	return o.verify(ctx)
+}
+
+// blame returns what is wrong with the content, if that explains the error of a driver that used it,
+// and else that error.
+func (o *origin) blame(ctx context.Context, err error) error {
+	if o == nil || err == nil || ctx.Err() != nil {
+		return err
+	}
+	if damage := o.check(ctx); carrel.KindOf(damage) == carrel.Invalid || errors.Is(damage, snapshot.ErrReplaced) {
+		return damage
+	}
+	return err
+}
+
+// verifyBefore verifies the content before anything uses it. So a damaged copy that was replaced is
+// as good as a whole one.
+func (o *origin) verifyBefore(ctx context.Context) error {
+	err := o.verify(ctx)
+	if errors.Is(err, snapshot.ErrReplaced) {
+		err = o.verify(ctx)
+	}
+	return err
 }
 
 // boots reports whether a sandbox made from it boots, instead of continuing from memory.

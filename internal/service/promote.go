@@ -89,7 +89,9 @@ func (m *moments) planPromotion(ctx context.Context, b *box, o carrel.PromoteOpt
 		return fail(carrel.Invalid, "tier", fmt.Errorf("tier %s runs no real programs", tier), "name one that does: gvisor or ns")
 	}
 	p := &promotion{tier: drv.Info().Tier, img: img}
-	p.root, _ = m.roots.keepRoot(img)
+	if p.root, _, err = m.roots.keepRoot(img); err != nil {
+		return fail(carrel.KindOf(err), "template", err, carrel.HintOf(err))
+	}
 	return p, nil
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/failpoint"
 	"github.com/carrel-dev/carrel/internal/linux/overlay"
 	"github.com/carrel-dev/carrel/internal/policy"
 	"github.com/carrel-dev/carrel/internal/service/timeline"
@@ -132,6 +133,8 @@ func (r *recovery) recoverOne(ctx context.Context, rec state.Record) (kept bool,
 			}
 		}
 		return false, r.bury(ctx, rec, verdict{carrel.EndLost, "the service stopped before it was made"})
+	case inst != nil && failpoint.Mutant("adopt"):
+		return false, r.bury(ctx, rec, verdict{carrel.EndLost, "a test took its adoption out"})
 	case inst == nil:
 		if r.pausedLater(ctx, rec) {
 			return false, nil
@@ -274,8 +277,11 @@ func (r *recovery) sweep(ctx context.Context, known, dead []carrel.ID) {
 		id, err := carrel.ParseID(e.Name())
 		switch {
 		case err != nil || keep[id]:
-		case gone[id]:
+		case gone[id] || failpoint.Mutant("unrecorded-sandboxes"):
 			left = append(left, e.Name())
+		case os.Remove(filepath.Join(r.opts.Dir, e.Name())) == nil:
+			// It was empty: its creation died before its record was written, and before anything of
+			// it ran (see driver.Sweeper).
 		default:
 			r.lost.addSandbox(id)
 			known = append(known, id)

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/failpoint"
+	"github.com/carrel-dev/carrel/internal/snapshot"
 	"github.com/carrel-dev/carrel/internal/trace"
 )
 
@@ -133,7 +135,9 @@ func (m *moments) wake(ctx context.Context, b *box, w *waking, o comeback) {
 	ctx, release, err := m.table.take(tctx, opResume, b)
 	if err == nil {
 		if b.public().State == carrel.Paused {
-			err = m.resume(ctx, b, o)
+			if err = m.resume(ctx, b, o); errors.Is(err, snapshot.ErrReplaced) {
+				err = m.resume(ctx, b, o) // its files are whole now
+			}
 		}
 		if err != nil {
 			err = b.momentError(ctx, opResume, err)
@@ -194,7 +198,7 @@ func (m *moments) resume(ctx context.Context, b *box, o comeback) (err error) {
 	if err := failpoint.Hit(pointOpened); err != nil {
 		return err
 	}
-	drv, root, err := m.launcher.home(ctx, rec)
+	drv, root, err := m.launcher.home(ctx, rec, from.info.Root)
 	if err != nil {
 		return err
 	}
@@ -204,7 +208,7 @@ func (m *moments) resume(ctx context.Context, b *box, o comeback) (err error) {
 	undo.Add(func() { _ = os.RemoveAll(b.dir) })
 	inst, line, err := m.launcher.stand(ctx, b, drv, root, from)
 	if err != nil {
-		return err
+		return from.blame(ctx, err)
 	}
 	undo.Add(func() { m.launcher.destroy(b, inst) })
 	undo.Add(line.hangUp)

@@ -94,7 +94,7 @@ func (m *moments) restorable(ctx context.Context, b *box, id carrel.SnapshotID) 
 			o.release()
 		}
 	}()
-	drv, _, err := m.launcher.home(ctx, b.record())
+	drv, _, err := m.launcher.home(ctx, b.record(), "")
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (m *moments) restorable(ctx context.Context, b *box, id carrel.SnapshotID) 
 	if err := r.CanRestore(o.info, driver.RestoreOptions{}); err != nil {
 		return nil, err
 	}
-	if err := o.verify(ctx); err != nil {
+	if err := o.verifyBefore(ctx); err != nil {
 		return nil, err
 	}
 	o.verify = func(context.Context) error { return nil } // it has just been

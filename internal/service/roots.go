@@ -3,26 +3,36 @@ package service
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/atomicfile"
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/service/timeline"
+	"github.com/carrel-dev/carrel/internal/shortage"
+	"github.com/carrel-dev/carrel/internal/state"
 )
 
-// rootsDir holds hard links to the root images that sandboxes and snapshots need. A snapshot needs
-// the exact image it was taken on. But templates are replaced and deleted, and the built-in one is
-// packed anew when this machine's tools change.
+// rootsDir holds the root images that sandboxes and snapshots need. A snapshot needs the exact image
+// it was taken on. But templates are replaced and deleted, and the built-in one is packed anew when
+// this machine's tools change. An image here is a hard link. On another filesystem, such as that of
+// the cache directory, it is a copy.
 const rootsDir = ".roots"
 
-// youngRoot is how long a new link stays although nothing needs it yet. It is longer than any
+// youngRoot is how long a new image stays although nothing needs it yet. It is longer than any
 // creation.
 const youngRoot = time.Hour
+
+// partPrefix begins the names of copies that are not complete.
+const partPrefix = ".part-"
 
 // roots keeps the root images that are needed.
 type roots struct {
@@ -31,43 +41,176 @@ type roots struct {
 	table *table
 	snaps *timeline.Index
 	lost  *lostAndFound
+	young time.Duration // youngRoot, except in tests
+
+	copying sync.Mutex // one copy at a time
+	mu      sync.Mutex
+	sums    map[fileVersion]string // of images that can't be linked
+}
+
+// fileVersion is a version of a file.
+type fileVersion struct {
+	dev, ino uint64
+	size     int64
+	mtime    syscall.Timespec
 }
 
 func (r *roots) rootFile(name string) string {
 	return filepath.Join(r.opts.Dir, rootsDir, name)
 }
 
-// keepRoot makes a link to a template's image. It returns the name of the link and the path to use.
-// When no link can be made, as on another filesystem, the name is "" and the template itself must
-// stay.
-func (r *roots) keepRoot(img image.Image) (name, path string) {
+// keepRoot keeps a template's image for the sandboxes made from it. It returns the name under which
+// the image is kept, and the path to use. The name is "" for a template without files.
+func (r *roots) keepRoot(img image.Image) (name, path string, err error) {
 	fi, err := os.Stat(img.Path)
 	if err != nil || !fi.Mode().IsRegular() {
-		return "", img.Path // no files, or an error that the driver reports
+		return "", img.Path, nil // no files, or an error that the driver reports
 	}
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok {
-		return "", img.Path
+		return "", img.Path, nil
 	}
 	// An inode number is not used again while a link to the inode exists.
 	name = fmt.Sprintf("%s-%x-%x.erofs", filepath.Base(img.ID), st.Ino, fi.Size())
 	path = r.rootFile(name)
-	if have, err := os.Stat(path); err == nil && os.SameFile(have, fi) {
-		// Do not touch it each time: drivers recognise a known image by its times, and would read
-		// it again.
-		if time.Since(time.Unix(st.Ctim.Unix())) > youngRoot/2 {
-			touch(path)
-		}
-		return name, path
+	if r.isKept(path, fi) {
+		return name, path, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return "", img.Path
+		return "", "", r.keepError(img, err)
 	}
-	if err := os.Link(img.Path, path); err != nil && !errors.Is(err, os.ErrExist) {
-		r.log.Warn("a template's image can't be linked: its sandboxes can't resume after it changed", "template", img.ID, "err", err)
-		return "", img.Path
+	err = os.Link(img.Path, path)
+	if err == nil || r.isKept(path, fi) { // another creation was faster
+		return name, path, nil
 	}
-	return name, path
+	// It lies on another filesystem. Or another image has the name, because the directory is a copy
+	// and inode numbers of its original's mean nothing here.
+	name, err = r.keepCopy(img, fi, st)
+	if err != nil {
+		return "", "", r.keepError(img, err)
+	}
+	return name, r.rootFile(name), nil
+}
+
+// isKept reports whether path is a link to an image.
+func (r *roots) isKept(path string, img os.FileInfo) bool {
+	have, err := os.Stat(path)
+	if err != nil || !os.SameFile(have, img) {
+		return false
+	}
+	r.renew(path, have)
+	return true
+}
+
+// renew keeps a file from being swept for a while. It does not touch the file each time: drivers
+// recognise a known image by its times, and would read it again.
+func (r *roots) renew(path string, fi os.FileInfo) {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok && time.Since(time.Unix(st.Ctim.Unix())) > r.young/2 {
+		touch(path)
+	}
+}
+
+// keepCopy copies an image, unless the copy is there. The name holds a digest of the content,
+// because the numbers of another filesystem's inodes are used again.
+func (r *roots) keepCopy(img image.Image, fi os.FileInfo, st *syscall.Stat_t) (string, error) {
+	v := fileVersion{uint64(st.Dev), st.Ino, st.Size, st.Mtim}
+	r.mu.Lock()
+	sum, known := r.sums[v]
+	r.mu.Unlock()
+	r.copying.Lock()
+	defer r.copying.Unlock()
+	if !known {
+		var err error
+		if sum, err = image.Digest(img.Path); err != nil {
+			return "", err
+		}
+		r.mu.Lock()
+		if r.sums == nil {
+			r.sums = map[fileVersion]string{}
+		}
+		r.sums[v] = sum
+		r.mu.Unlock()
+	}
+	name := fmt.Sprintf("%s-%s.erofs", filepath.Base(img.ID), sum)
+	path := r.rootFile(name)
+	if have, err := os.Stat(path); err == nil && have.Size() == fi.Size() {
+		r.renew(path, have)
+		return name, nil
+	}
+	r.log.Info("a template's image lies on another filesystem: it is copied, so that its sandboxes can always resume", "template", img.ID, "bytes", fi.Size())
+	return name, copyImage(img.Path, path, fi)
+}
+
+// copyImage makes a durable copy that appears whole or not at all.
+func copyImage(from, to string, fi os.FileInfo) (err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.CreateTemp(filepath.Dir(to), partPrefix)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(out.Name())
+		}
+	}()
+	n, err := io.Copy(out, in) // shares the blocks where the filesystem can
+	if err == nil && n != fi.Size() {
+		err = fmt.Errorf("%s changed while it was copied", from)
+	}
+	for _, step := range []func() error{
+		func() error { return out.Chmod(fi.Mode().Perm()) }, out.Sync, out.Close,
+		func() error { return os.Chtimes(out.Name(), time.Time{}, fi.ModTime()) },
+		func() error { return os.Rename(out.Name(), to) },
+	} {
+		if err == nil {
+			err = step()
+		}
+	}
+	if err != nil {
+		_ = out.Close()
+		return err
+	}
+	return atomicfile.SyncDir(filepath.Dir(to))
+}
+
+// keepError is the error for an image that can't be kept. Without it, a sandbox could be paused and
+// never resumed.
+func (r *roots) keepError(img image.Image, err error) error {
+	kind := carrel.KindOf(err)
+	if field, _ := shortage.Of(err); field != "" {
+		kind = carrel.Exhausted
+	}
+	return &carrel.Error{Op: "keep template", Kind: kind, Field: "template", Err: fmt.Errorf("the image of template %s can't be kept for its sandboxes: %w", img.ID, err),
+		Hint: fmt.Sprintf("make room in %s, or put the cache directory on the same filesystem", r.opts.Dir)}
+}
+
+// missing explains that a snapshot's root image is not there. digest names the image.
+func (r *roots) missing(rec state.Record, digest string, err error) error {
+	name, where := rec.Root, "under any name of a template"
+	if name != "" {
+		where = "as " + r.rootFile(name)
+	}
+	if digest == "" {
+		digest = "unknown"
+	}
+	return &carrel.Error{Kind: carrel.Unavailable, Field: "template",
+		Err: fmt.Errorf("the image under it is missing: template %s (%s) with the digest %s: %w", rec.Sandbox.Template, rec.Sandbox.Alias, digest, err),
+		Hint: fmt.Sprintf("put exactly this image back %s: a backup of this data directory holds it, and so does the directory sandboxes/%s of "+
+			"another one with such a sandbox; then resume again", where, rootsDir)}
+}
+
+// isOtherRoot reports whether a driver refused a snapshot because it lies on another image.
+func isOtherRoot(err error) bool {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if e, ok := err.(*carrel.Error); ok && e.Field == "root" {
+			return true
+		}
+	}
+	return false
 }
 
 // touch renews a file's change time and keeps its modification time. sweepRoots spares files that
@@ -89,6 +232,13 @@ func (r *roots) rootPath(name string) (string, bool) {
 // sweepRoots removes links that nothing needs any more.
 func (r *roots) sweepRoots() {
 	need := map[string]bool{}
+	recs, err := r.opts.Store.Sandboxes(r.table.ctx) // also those that are kept ready
+	if err != nil {
+		return
+	}
+	for _, rec := range recs {
+		need[rec.Root] = true
+	}
 	for _, b := range r.table.snapshot() {
 		b.mu.Lock()
 		need[b.rec.Root] = true
@@ -109,7 +259,7 @@ func (r *roots) sweepRoots() {
 		if err != nil || need[e.Name()] {
 			continue
 		}
-		if st, ok := fi.Sys().(*syscall.Stat_t); ok && time.Since(time.Unix(st.Ctim.Unix())) > youngRoot {
+		if st, ok := fi.Sys().(*syscall.Stat_t); ok && time.Since(time.Unix(st.Ctim.Unix())) > r.young {
 			if err := os.Remove(r.rootFile(e.Name())); err != nil {
 				r.log.Warn("remove an unused root image", "err", err)
 			}

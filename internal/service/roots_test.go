@@ -19,10 +19,13 @@ func TestKeepingARootLeavesItsTimes(t *testing.T) {
 	if err := os.WriteFile(img.Path, []byte("image"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &roots{opts: &Options{Dir: filepath.Join(dir, "sandboxes")}, log: slog.New(slog.DiscardHandler)}
+	s := &roots{opts: &Options{Dir: filepath.Join(dir, "sandboxes")}, log: slog.New(slog.DiscardHandler), young: youngRoot}
 	changed := func() syscall.Timespec {
 		t.Helper()
-		name, path := s.keepRoot(img)
+		name, path, err := s.keepRoot(img)
+		if err != nil {
+			t.Fatal(err)
+		}
 		fi, err := os.Stat(path)
 		if err != nil || name == "" {
 			t.Fatalf("%q %v", name, err)

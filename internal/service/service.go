@@ -104,6 +104,8 @@ type Options struct {
 	Traces *trace.Recorder
 	// GuestImage is the absolute path of the EROFS image of the guest.
 	GuestImage string
+	// CheckGuest makes sure, before each start, that this image is whole. Nil checks nothing.
+	CheckGuest func() error
 	// Dir holds one directory for each sandbox, and nothing else.
 	Dir string
 	// Domain is the last part of ports' host names. It may be "".

@@ -40,6 +40,14 @@ func (d sweepDriver) DestroyStray(ctx context.Context, id carrel.ID) error {
 	return nil
 }
 
+// Create leaves a file, as every Sweeper does.
+func (d sweepDriver) Create(ctx context.Context, s driver.Spec) (driver.Instance, error) {
+	if err := os.WriteFile(filepath.Join(s.Dir, "disk"), nil, 0o600); err != nil {
+		return nil, err
+	}
+	return d.momentDriver.Create(ctx, s)
+}
+
 // lostDen makes a den whose sandboxes outlive a service.
 func lostDen(t *testing.T) *den {
 	return newDen(t, func(o *service.Options) {
@@ -307,5 +315,26 @@ func TestNeverAnnounced(t *testing.T) {
 	d.next(t, false)
 	if got := d.unclaimedIDs(t); len(got) != 0 || len(d.timelineAll(t)) != 0 {
 		t.Errorf("unclaimed: %v; contents: %v", got, d.timelineAll(t))
+	}
+}
+
+// TestDiedBeforeItsRecord finds what a creation left that died before its record was written: an
+// empty directory. That is removed, and not listed.
+func TestDiedBeforeItsRecord(t *testing.T) {
+	d := lostDen(t)
+	running := d.create(t, carrel.CreateOptions{Timeout: time.Hour})
+	dir := filepath.Join(d.dir, string(carrel.NewID()))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d.next(t, false)
+	if got := d.unclaimedIDs(t); len(got) > 0 {
+		t.Errorf("unclaimed: %v", got)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the empty directory: %v", err)
+	}
+	if d.moments.get(running.ID) == nil {
+		t.Error("the running sandbox was ended")
 	}
 }

@@ -56,7 +56,9 @@ func (cr *creator) plan(ctx context.Context, opts carrel.CreateOptions) (*plan, 
 	}
 	p := &plan{driver: drv, root: driver.Root{Image: img.Path}, egress: egress, ttl: ttl, owner: img.Project}
 	p.rec = cr.newRecord(opts, img, drv.Info().Tier, ttl)
-	p.rec.Root, p.root.Image = cr.roots.keepRoot(img)
+	if p.rec.Root, p.root.Image, err = cr.roots.keepRoot(img); err != nil {
+		return nil, err
+	}
 	cr.planGolden(p, img)
 	return p, nil
 }

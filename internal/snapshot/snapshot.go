@@ -26,6 +26,7 @@ package snapshot
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"time"
 
@@ -115,6 +116,10 @@ type Draft interface {
 	Discard() error
 }
 
+// ErrReplaced is in the error of a Verify that found damage, and replaced the damaged files by good
+// ones from the packs. Files.Dir has the good files now: a caller that used them before starts again.
+var ErrReplaced = errors.New("the damaged copy was replaced by a good one")
+
 // Files are the files of a snapshot that is in use.
 type Files interface {
 	// Dir holds the files, read-only. It stays until Close.
@@ -122,7 +127,7 @@ type Files interface {
 	Manifest() Manifest
 	// Verify compares the content with its checksums. To save time, it may run while a driver
 	// already restores from Dir. The caller must not use the restored sandbox before Verify has
-	// returned nil. Error: Invalid.
+	// returned nil. Errors: Invalid, or Unavailable with ErrReplaced.
 	Verify(ctx context.Context) error
 	// Close releases the files. It is idempotent.
 	Close() error

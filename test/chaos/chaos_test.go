@@ -23,6 +23,7 @@ var kinds = []kind{
 	{"inodes", false, inodesTrial},
 	{"records", true, recordsTrial},
 	{"lost", false, lostTrial},
+	{"returned", false, returnedTrial},
 	{"corrupt", false, corruptTrial},
 	{"move", false, moveTrial},
 	{"copy", false, copyTrial},

@@ -126,3 +126,34 @@ func lostTrial(t *trial) {
 	t.verify(d.svc, afterKill)
 	t.finish(d)
 }
+
+// returnedTrial puts the content of a deleted snapshot back, as from an older copy of the
+// directory. Its deletion was acknowledged: the next start removes it again.
+func returnedTrial(t *trial) {
+	t.tiers = []carrel.Tier{carrel.GVisor, carrel.Sim}
+	d := t.serve(setup{})
+	t.populate(d)
+	t.packed(d)
+	w := &worker{t: t, svc: d.svc, rng: t.rng}
+	w.snapshot(t.ctx, first(t, false))
+	t.packed(d)
+	aside := filepath.Join(t.dir, "aside")
+	t.command("cp", "-a", filepath.Join(d.dir, "snapshots"), aside)
+	for i, s := range t.j.snapsOf("") {
+		if i%2 == 0 {
+			w.delete(t.ctx, s)
+		}
+	}
+	d.terminate()
+	for _, dir := range []string{"hot", "packed", "blobs"} {
+		if _, err := os.Stat(filepath.Join(aside, dir)); err == nil {
+			t.command("cp", "-a", "-n", filepath.Join(aside, dir), filepath.Join(d.dir, "snapshots"))
+		}
+	}
+	t.faults++
+	if err := d.start(); err != nil {
+		t.fatalf("it does not start: %v", err)
+	}
+	t.verify(d.svc, afterKill)
+	t.finish(d)
+}

@@ -127,7 +127,7 @@ func has(ctx context.Context, svc carrel.Service, id, was carrel.ID) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", id, err)
 	}
-	res, err := c.Run(ctx, carrel.Command{Shell: "cat word"})
+	res, err := c.Run(ctx, carrel.Command{Args: []string{"/bin/cat", "word"}})
 	if err != nil {
 		return fmt.Errorf("%s: %w", id, err)
 	}
@@ -312,13 +312,17 @@ func TestAdoptCopy(t *testing.T) {
 		}
 		second.Terminate()
 		second.RestartIn(later, "--adopt-copy")
-		must(t, "the owner's, under its old ID", wakes(ctx, connect(t, second), h.paused, h.paused))
+		again := connect(t, second)
+		must(t, "the owner's, under its old ID", wakes(ctx, again, h.paused, h.paused))
+		if _, err := again.Pause(ctx, h.paused, carrel.PauseOptions{}); err != nil {
+			t.Fatal(err)
+		}
 		second.Terminate()
 		second.RestartIn(later)
 		if strings.Contains(lastStart(second), "not the original") {
 			t.Error("an adopted copy is still taken for a copy")
 		}
-		must(t, "after another start", has(ctx, connect(t, second), h.paused, h.paused))
+		must(t, "after another start", wakes(ctx, connect(t, second), h.paused, h.paused))
 		must(t, "the original, at last", h.lives(ctx, svc))
 		must(t, "its paused sandbox", wakes(ctx, svc, h.paused, h.paused))
 	})

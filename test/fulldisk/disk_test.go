@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
@@ -118,4 +119,26 @@ func giveInodes(t *testing.T, dir string) {
 	if err := os.RemoveAll(inodeDir(dir)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// lowest watches how many bytes a disk has left, until the returned function is called: it returns
+// the lowest number seen.
+func lowest(t *testing.T, dir string) func() int64 {
+	t.Helper()
+	low, stop, done := left(t, dir), make(chan struct{}), make(chan int64)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				done <- low
+				return
+			case <-time.After(time.Millisecond):
+				var fs syscall.Statfs_t
+				if syscall.Statfs(dir, &fs) == nil {
+					low = min(low, int64(fs.Bavail)*fs.Bsize)
+				}
+			}
+		}
+	}()
+	return func() int64 { close(stop); return <-done }
 }

@@ -2,6 +2,7 @@ package fulldisk
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/testenv"
 	"github.com/carrel-dev/carrel/test/daemontest"
 	"github.com/carrel-dev/carrel/test/miniroot"
 )
@@ -26,10 +28,11 @@ func TestFewDescriptors(t *testing.T) {
 func withFewDescriptors(t *testing.T, d *daemontest.Daemon, tier carrel.Tier) {
 	ctx := t.Context()
 	svc := connect(t, d)
-	sb, err := svc.Create(ctx, options(tier))
-	if err != nil {
-		t.Fatal(err)
-	}
+	var sb carrel.Sandbox
+	testenv.EventuallyNil(t, "a sandbox is made", func() (err error) { // the daemon measures now and then
+		sb, err = svc.Create(ctx, options(tier))
+		return err
+	})
 	refused := 0
 	for spare := range 24 {
 		restore := leaveFiles(t, d.PID(), spare)
@@ -47,9 +50,10 @@ func withFewDescriptors(t *testing.T, d *daemontest.Daemon, tier carrel.Tier) {
 		}
 		restore()
 		if err != nil {
-			if _, _, err := svc.Resume(ctx, paused.ID, carrel.ResumeOptions{}); err != nil {
-				t.Fatalf("with %d spare descriptors before: %v", spare, err)
-			}
+			testenv.EventuallyNil(t, fmt.Sprintf("it resumes, with %d spare descriptors before", spare), func() error {
+				_, _, err := svc.Resume(ctx, paused.ID, carrel.ResumeOptions{})
+				return err
+			})
 		}
 		if made.ID != "" {
 			if err := svc.Kill(ctx, made.ID); err != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -169,46 +168,19 @@ func pauseTight(t *testing.T, svc carrel.Service, dir string, id carrel.ID) {
 	if err != nil || res.ExitCode != 0 {
 		t.Fatalf("%+v, %v", res, err)
 	}
-	if err := os.Truncate(ballast(dir), size(t, ballast(dir))-12<<20); err != nil {
+	if err := os.Truncate(ballast(dir), fileSize(t, ballast(dir))-12<<20); err != nil {
 		t.Fatal(err)
 	}
-	least, stop := left(t, dir), make(chan struct{})
-	watched := make(chan int64)
-	go func() {
-		low := least
-		for {
-			select {
-			case <-stop:
-				watched <- low
-				return
-			case <-time.After(time.Millisecond):
-				var fs syscall.Statfs_t
-				if syscall.Statfs(dir, &fs) == nil {
-					low = min(low, int64(fs.Bavail)*fs.Bsize)
-				}
-			}
-		}
-	}()
+	least, low := left(t, dir), lowest(t, dir)
 	_, err = svc.Pause(ctx, id, carrel.PauseOptions{})
-	close(stop)
-	if low := <-watched; low < 4<<20 {
-		t.Errorf("the pause left %d bytes of %d for a moment", low, least)
+	if got := low(); got < 4<<20 {
+		t.Errorf("the pause left %d bytes of %d for a moment", got, least)
 	}
 	if err == nil {
 		t.Fatal("a pause without room succeeded")
 	}
 	checkFull(t, err)
 	fill(t, dir)
-}
-
-// size returns the size of a file.
-func size(t *testing.T, name string) int64 {
-	t.Helper()
-	info, err := os.Stat(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info.Size()
 }
 
 // checkFull checks an error that a full disk causes.

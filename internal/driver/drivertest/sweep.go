@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -25,6 +26,9 @@ func (s *suite) testSweep(t *testing.T) {
 		return
 	}
 	kept, lost, stray := s.forget(t)
+	if files, err := os.ReadDir(lost.spec.Dir); err != nil || len(files) == 0 {
+		t.Errorf("a running sandbox has no file in Spec.Dir (%v): it is taken for one that was never started", err)
+	}
 	d = s.open(t)
 	in, err := d.Recover(t.Context(), kept.in.Handle())
 	if err != nil {

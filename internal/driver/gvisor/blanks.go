@@ -279,8 +279,8 @@ func (p *blanks) close() {
 }
 
 // startBlank starts a blank.
-func (d *Driver) startBlank(cpus int) (b *blank, err error) {
-	b = &blank{cpus: cpus, name: blankGroup + strings.ToLower(rand.Text()[:12])}
+func (d *Driver) startBlank(cpus int) (_ *blank, err error) {
+	b := &blank{cpus: cpus, name: blankGroup + strings.ToLower(rand.Text()[:12])}
 	if b.group, err = d.groups.Create(b.name, cgroup.Limits{Pids: blankPids}); err != nil {
 		return nil, err
 	}

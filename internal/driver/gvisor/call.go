@@ -12,6 +12,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
+	"github.com/carrel-dev/carrel/internal/shortage"
 )
 
 // Time limits for commands to a sentry. A sentry that was taken over might never answer.
@@ -30,6 +31,10 @@ func (in *Instance) call(ctx context.Context, method string, arg, result any) er
 	default:
 	}
 	conn, err := dialControl(in.rec.Sock)
+	if noFiles(err) {
+		// The sentry is well.
+		return &carrel.Error{Kind: carrel.Exhausted, Field: shortage.Files, Err: err, Hint: shortage.HintFiles}
+	}
 	if err != nil {
 		return in.lost(ctx, err)
 	}
@@ -123,6 +128,12 @@ func (in *Instance) wrap(op string, err error) error {
 		out.Kind, out.Hint, out.Err = carrel.Exhausted, "free space on the host's disk", errors.New("the host's disk has no room left")
 	}
 	return out
+}
+
+// noFiles reports whether this process had no descriptor left. Not every error on the way to a
+// sentry keeps its cause, so noFiles reads the text.
+func noFiles(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), syscall.EMFILE.Error()) || strings.Contains(err.Error(), syscall.ENFILE.Error()))
 }
 
 // isNoSpace reports whether a disk was full. A sentry's answer is only a text, so isNoSpace has to

@@ -27,6 +27,9 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 	if err := bounds.Check(spec); err != nil {
 		return nil, err
 	}
+	if err := d.program.whole(); err != nil {
+		return nil, remedies.Explain(hosted.OpCreate, spec.ID, err)
+	}
 	in, err := d.createFresh(ctx, spec)
 	if err != nil {
 		return nil, remedies.Explain(hosted.OpCreate, spec.ID, err)

@@ -2,11 +2,14 @@ package gvisor
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 
-	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 )
 
 // program is the binary of the driver's processes, opened once. They are started through its
@@ -16,6 +19,7 @@ type program struct {
 	file *os.File
 	path string // through its descriptor, valid in each process that has it
 	null *os.File
+	info os.FileInfo // when it was opened
 }
 
 // leastProgram is the least number of the program's descriptor. It is higher than the number of
@@ -33,6 +37,10 @@ func openProgram(name string) (*program, error) {
 	p := &program{}
 	var err error
 	if p.file, err = openAbove(name, os.O_RDONLY, leastProgram); err != nil {
+		return nil, err
+	}
+	if p.info, err = p.file.Stat(); err != nil {
+		p.file.Close()
 		return nil, err
 	}
 	p.path = "/proc/self/fd/" + strconv.Itoa(int(p.file.Fd()))
@@ -55,6 +63,20 @@ func openAbove(name string, flags, least int) (*os.File, error) {
 		return nil, os.NewSyscallError("fcntl", err)
 	}
 	return os.NewFile(uintptr(fd), name), nil
+}
+
+// whole returns an error if somebody has written into the program since it was opened. It compares
+// the file's size and time of change.
+func (p *program) whole() error {
+	now, err := p.file.Stat()
+	if err != nil {
+		return err
+	}
+	if now.Size() == p.info.Size() && now.ModTime().Equal(p.info.ModTime()) {
+		return nil
+	}
+	return &carrel.Error{Kind: carrel.Unavailable, Err: fmt.Errorf("the program of sandboxes' kernels, %s, was changed: it may be damaged", p.file.Name()),
+		Hint: "restart the daemon: it checks the program, and unpacks it again"}
 }
 
 // files returns the descriptors of a process from 0 on. Its stdin is null.

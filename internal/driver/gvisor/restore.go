@@ -63,7 +63,11 @@ func (d *Driver) Restore(ctx context.Context, dir string, info driver.SnapshotIn
 	if err := ctx.Err(); err != nil {
 		return nil, remedies.Explain(opRestore, spec.ID, context.Cause(ctx))
 	}
-	in, err := d.restore(ctx, dir, info, spec, opts)
+	err := d.program.whole()
+	var in *Instance
+	if err == nil {
+		in, err = d.restore(ctx, dir, info, spec, opts)
+	}
 	if err != nil {
 		return nil, remedies.Explain(opRestore, spec.ID, err)
 	}

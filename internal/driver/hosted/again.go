@@ -66,11 +66,14 @@ type Record struct {
 	MemoryMB int          `json:"memoryMB"`
 	DiskMB   int          `json:"diskMB"` // 0 where nothing bounds it
 	Group    cgroup.Paths `json:"cgroup"`
+	// Owner is the ID of the data directory that the sandbox belongs to. Empty in the handles of
+	// older builds.
+	Owner string `json:"owner,omitempty"`
 }
 
 // NewRecord describes a sandbox that was just started.
-func NewRecord(version int, s driver.Spec, link string, pid int, group *cgroup.Group) Record {
-	return Record{Version: version, ID: s.ID, Process: NewProcess(pid), Dir: s.Dir, Link: link,
+func (o *Options) NewRecord(version int, s driver.Spec, link string, pid int, group *cgroup.Group) Record {
+	return Record{Version: version, Owner: o.Identity, ID: s.ID, Process: NewProcess(pid), Dir: s.Dir, Link: link,
 		MemoryMB: s.Limits.MemoryMB, DiskMB: s.Limits.DiskMB, Group: group.Paths()}
 }
 

@@ -49,7 +49,7 @@ func (d *Driver) newInstance(l *launch) *Instance {
 		d: d, group: l.group, ice: l.ice, guestLog: l.guestLog,
 		drop: sync.OnceFunc(func() { d.templates.drop(l.lowerKey); d.templates.drop(l.guestKey) }),
 		rec: record{
-			Record:  hosted.NewRecord(recordVersion, l.spec, d.links.Name(l.spec.ID), l.pid, l.group),
+			Record:  d.opts.NewRecord(recordVersion, l.spec, d.links.Name(l.spec.ID), l.pid, l.group),
 			FirstID: l.first, Ice: l.ice.path(), Root: l.root,
 		},
 	}

@@ -154,7 +154,7 @@ func (d *Driver) open(dir string, info driver.SnapshotInfo, spec driver.Spec) (*
 		return nil, err
 	}
 	if info.Root != root {
-		return nil, &carrel.Error{Kind: carrel.Unsupported, Err: errors.New("the snapshot lies on another root filesystem")}
+		return nil, &carrel.Error{Kind: carrel.Unsupported, Field: "root", Err: fmt.Errorf("the snapshot lies on image %s, not on %s", info.Root, root)}
 	}
 	return openLayer(dir)
 }

@@ -9,6 +9,9 @@
 // resolved inside the tree, and the size, the number of entries and the depth are bounded. So the
 // worst result of a bad archive is a refusal. Every refusal names the entry.
 //
+// Set-id bits are kept. An image is used inside sandboxes only, where they give rights of the
+// sandbox's own accounts.
+//
 // # What is kept
 //
 // Kept are owners, permissions, set-id and sticky bits, times to the nanosecond, symbolic and hard

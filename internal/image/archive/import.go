@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"time"
 
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/image/erofs"
@@ -108,7 +107,7 @@ func (i Importer) make(ctx context.Context, build func(*Tree) (*Result, error)) 
 	}
 	i.Meter.Flush()
 	i.Meter.Stage(image.StageWrite, 0)
-	size, err := w.Finish(t.Root, time.Now())
+	size, err := w.Finish(t.Root, t.Root.Newest())
 	if err != nil {
 		return nil, nil, Classify(op, err)
 	}

@@ -46,8 +46,13 @@ func (t *Tree) tar(ctx context.Context, r io.Reader, whiteouts bool, plain io.Wr
 	defer done()
 	// Besides contents there are headers and padding: at most three blocks an entry. Only long
 	// names need more, and they are bounded too.
-	bounded := &countReader{r: stream, limit: t.limits.MaxBytes + t.limits.MaxEntries*4096}
-	all := io.TeeReader(bounded, plain)
+	stream = io.TeeReader(stream, plain)
+	if whiteouts { // layers are files, which never block
+		a := readAhead(stream)
+		defer a.close()
+		stream = a
+	}
+	all := &countReader{r: stream, limit: t.limits.MaxBytes + t.limits.MaxEntries*4096}
 	tr := tar.NewReader(all)
 	first := true
 	for {
@@ -56,7 +61,7 @@ func (t *Tree) tar(ctx context.Context, r io.Reader, whiteouts bool, plain io.Wr
 			return drain(all)
 		}
 		if err != nil {
-			if short := bounded.n < 512 && errors.Is(err, io.ErrUnexpectedEOF); first && (short || errors.Is(err, tar.ErrHeader)) {
+			if short := all.n < 512 && errors.Is(err, io.ErrUnexpectedEOF); first && (short || errors.Is(err, tar.ErrHeader)) {
 				return notAnArchive(err)
 			}
 			return streamError(err)
@@ -110,6 +115,11 @@ func entryError(name string, err error) error {
 	}
 	switch {
 	case errors.As(err, &ce):
+		if ce.Kind == carrel.Exhausted && ce.Field != "" { // one of Limits
+			named := *ce
+			named.Err = fmt.Errorf("entry %q: %w", name, ce.Err)
+			return &named
+		}
 		return err
 	case isSource(err), isDisk(err):
 		return Classify(op, err)

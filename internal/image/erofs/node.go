@@ -55,6 +55,21 @@ func (n *Node) SetMtime(t time.Time) {
 // Mtime returns the time of the last modification.
 func (n *Node) Mtime() time.Time { return time.Unix(n.mtimeSec, int64(n.mtimeNsec)) }
 
+// Newest returns the latest time of a modification in the tree below n, of those that were set. It
+// is 1970 if there is none. As the time of Finish it makes equal trees equal images.
+func (n *Node) Newest() time.Time {
+	newest := time.Unix(0, 0)
+	if t := n.Mtime(); n.timed && t.After(newest) {
+		newest = t
+	}
+	for _, c := range n.children {
+		if t := c.Newest(); t.After(newest) {
+			newest = t
+		}
+	}
+	return newest
+}
+
 // IsDir reports whether n is a directory.
 func (n *Node) IsDir() bool { return n.Mode.IsDir() }
 

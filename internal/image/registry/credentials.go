@@ -125,7 +125,7 @@ func (c *Client) ecrToken(ctx context.Context, op string, own *carrel.RegistryCr
 			return &authn.Basic{Username: user, Password: password}, nil
 		}
 	}
-	return nil, &carrel.Error{Op: op, Kind: carrel.Unavailable, Field: "credentials", Err: errors.New("Amazon ECR's answer holds no token")}
+	return nil, &carrel.Error{Op: op, Kind: carrel.Unavailable, Field: "credentials", Err: errors.New("the answer of Amazon ECR holds no token")}
 }
 
 // signAWS signs a request as AWS's "Signature Version 4" wants it. The headers that are set so far

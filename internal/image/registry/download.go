@@ -32,7 +32,6 @@ type download struct {
 	client *Client
 	req    Request
 	ref    string
-	host   string
 	found  *found
 
 	cancel context.CancelFunc
@@ -76,7 +75,7 @@ func (d *download) start(ctx context.Context) (*archive.Source, error) {
 		d.wg.Go(func() {
 			for l := range todo {
 				if l.file, l.err = d.layer(ctx, l.desc); l.err != nil {
-					l.err = classify(opPull, d.ref, d.host, l.err)
+					l.err = classify(opPull, d.ref, d.found.host, l.err)
 				}
 				close(l.done)
 				if l.err != nil {

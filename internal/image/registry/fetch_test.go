@@ -184,12 +184,17 @@ func TestDrip(t *testing.T) {
 			if !strings.Contains(r.URL.Path, part) {
 				return false
 			}
-			for r.Context().Err() == nil {
-				_, _ = w.Write([]byte(" "))
-				_ = http.NewResponseController(w).Flush()
-				time.Sleep(10 * time.Millisecond)
+			tick := time.NewTicker(10 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				select {
+				case <-tick.C:
+					_, _ = w.Write([]byte(" "))
+					_ = http.NewResponseController(w).Flush()
+				case <-r.Context().Done():
+					return true
+				}
 			}
-			return true
 		})
 		_, _, err := fetch(t, o.host+"/app:1", func(c *pull.Config, _ *pull.Request) { c.StallTime = 200 * time.Millisecond })
 		wantKind(t, err, carrel.Unavailable, "sent only")

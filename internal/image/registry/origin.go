@@ -48,13 +48,13 @@ var accepted = strings.Join([]string{
 }, ", ")
 
 // remote returns the origin for a repository. Nothing is sent before its first use.
-func (c *Client) remote(ctx context.Context, repo name.Repository, scope string, auth func() (authn.Authenticator, error)) *remote {
+func (c *Client) remote(ctx context.Context, repo name.Repository, scopes []string, auth func() (authn.Authenticator, error)) *remote {
 	return &remote{repo: repo, connect: sync.OnceValues(func() (*http.Client, error) {
 		a, err := auth()
 		if err != nil {
 			return nil, err
 		}
-		rt, err := transport.NewWithContext(ctx, repo.Registry, a, c.carry, []string{repo.Scope(scope)})
+		rt, err := transport.NewWithContext(ctx, repo.Registry, a, c.carry, scopes)
 		if err != nil {
 			return nil, err
 		}

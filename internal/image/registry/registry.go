@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/image"
@@ -146,31 +147,51 @@ func (c *Client) parse(op, ref string) (name.Reference, error) {
 // Errors: Invalid (the name, a wrong digest), NotFound, Unauthenticated, Forbidden (an address),
 // Unsupported (no image for this machine), Exhausted, Unavailable. Layers fail with the same.
 func (c *Client) Pull(ctx context.Context, opts carrel.PullOptions, req Request) (_ *archive.Source, release func(), err error) {
-	if !isOurPlatform(opts.Platform) {
-		return nil, nil, platformError(opPull, opts.Platform)
-	}
-	ref, err := c.parse(opPull, opts.Image)
+	found, err := c.find(ctx, opts, req)
 	if err != nil {
 		return nil, nil, err
 	}
 	if req.MaxBytes <= 0 {
 		req.MaxBytes = archive.Limits{}.WithDefaults().MaxBytes
 	}
+	d := &download{client: c, req: req, ref: opts.Image, found: found}
+	src, err := d.start(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return src, d.release, nil
+}
+
+// Digest asks for the digest of an image for this machine. It is that of the Source which Pull
+// returns. Errors: as Pull.
+func (c *Client) Digest(ctx context.Context, opts carrel.PullOptions, req Request) (string, error) {
+	found, err := c.find(ctx, opts, req)
+	if err != nil {
+		return "", err
+	}
+	return found.digest.String(), nil
+}
+
+// find finds an image for this machine.
+func (c *Client) find(ctx context.Context, opts carrel.PullOptions, req Request) (*found, error) {
+	if !isOurPlatform(opts.Platform) {
+		return nil, platformError(opPull, opts.Platform)
+	}
+	ref, err := c.parse(opPull, opts.Image)
+	if err != nil {
+		return nil, err
+	}
 	host := ref.Context().RegistryStr()
 	origins, err := c.origins(ctx, ref, opts, req)
 	if err != nil {
-		return nil, nil, classify(opPull, opts.Image, host, err)
+		return nil, classify(opPull, opts.Image, host, err)
 	}
-	found, err := resolve(ctx, origins, ref)
+	f, err := resolve(ctx, origins, ref)
 	if err != nil {
-		return nil, nil, classify(opPull, opts.Image, host, err)
+		return nil, classify(opPull, opts.Image, host, err)
 	}
-	d := &download{client: c, req: req, ref: opts.Image, host: host, found: found}
-	src, err := d.start(ctx)
-	if err != nil {
-		return nil, nil, classify(opPull, opts.Image, host, err)
-	}
-	return src, d.release, nil
+	f.host = host
+	return f, nil
 }
 
 // isOurPlatform reports whether a platform is this machine's. The variant, as in linux/arm64/v8,
@@ -203,9 +224,9 @@ func (c *Client) origins(ctx context.Context, ref name.Reference, opts carrel.Pu
 			return nil, err
 		}
 		// The caller's credentials are for the registry, not for its mirror.
-		all = append(all, c.remote(ctx, place, "pull", func() (authn.Authenticator, error) { return c.cfg.Keychain.Resolve(place.Registry) }))
+		all = append(all, c.remote(ctx, place, []string{place.Scope(transport.PullScope)}, func() (authn.Authenticator, error) { return c.cfg.Keychain.Resolve(place.Registry) }))
 	}
-	return append(all, c.remote(ctx, repo, "pull", func() (authn.Authenticator, error) {
+	return append(all, c.remote(ctx, repo, []string{repo.Scope(transport.PullScope)}, func() (authn.Authenticator, error) {
 		return c.authenticator(ctx, opPull, repo.Registry, opts.Credentials, c.keys(req))
 	})), nil
 }
@@ -225,6 +246,7 @@ func (c *Client) mirrored(m Mirror, repo name.Repository) (name.Repository, erro
 
 // found is an image for this machine.
 type found struct {
+	host     string   // of the registry
 	origins  []origin // those that may have its parts, the best first
 	digest   v1.Hash
 	manifest *v1.Manifest

@@ -199,6 +199,21 @@ func files(t *testing.T, dir string) (all []string) {
 	return all
 }
 
+// ask asks for the digest of an image.
+func ask(t *testing.T, ref string) string {
+	t.Helper()
+	c, err := pull.New(pull.Config{Keychain: authn.NewMultiKeychain(), Allow: []string{"127.0.0.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	digest, err := c.Digest(context.Background(), carrel.PullOptions{Image: ref}, pull.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return digest
+}
+
 func content(t *testing.T, img fs.FS, file string) string {
 	t.Helper()
 	b, err := fs.ReadFile(img, file)
@@ -222,6 +237,9 @@ func TestPull(t *testing.T) {
 			}
 			if content(t, img, "arch") != runtime.GOARCH || len(content(t, img, "top")) != 200_000 {
 				t.Error("other contents")
+			}
+			if got := ask(t, ref); got != digest.String() {
+				t.Errorf("the digest is %s, not %s", got, digest)
 			}
 			if res.Digest != digest.String() || res.Env["A"] != "b" || res.WorkDir != "/srv" || res.Start[0] != "run" || res.User != "root" {
 				t.Errorf("%+v", res)

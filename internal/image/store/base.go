@@ -224,6 +224,45 @@ func readBase(dir string) (image.Image, error) {
 // build makes the image. The directory is locked, so it may overwrite the files of an earlier
 // attempt.
 func (b *base) build(ctx context.Context, dir string, meter *image.Meter) (image.Image, error) {
+	return b.buildAt(ctx, dir, b.now(), meter)
+}
+
+// remake makes a damaged image again, in the same place. It has the same time of creation: on a
+// machine that has not changed, the new image has the same content as the old one had, and
+// snapshots that lie on it can still be restored.
+func (b *base) remake(ctx context.Context, bad image.Image) (image.Image, error) {
+	select {
+	case <-b.turn:
+		defer func() { b.turn <- struct{}{} }()
+	case <-ctx.Done():
+		return image.Image{}, ctx.Err()
+	}
+	dir := filepath.Dir(bad.Path)
+	lock, err := os.OpenFile(filepath.Join(b.dir, "remake.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return image.Image{}, err
+	}
+	defer lock.Close()
+	if err := lockFile(ctx, lock, true); err != nil {
+		return image.Image{}, err
+	}
+	// Another call or daemon may have made it while this one waited.
+	var fresh checks
+	if img, err := readBase(dir); err == nil && fresh.whole(ctx, dir, 0) == nil {
+		return img, nil
+	}
+	img, err := b.buildAt(ctx, dir, bad.Created, image.NewMeter(nil))
+	if err != nil {
+		return image.Image{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.img = img
+	return img, nil
+}
+
+// buildAt makes the image with a time of creation.
+func (b *base) buildAt(ctx context.Context, dir string, created time.Time, meter *image.Meter) (image.Image, error) {
 	start := time.Now()
 	part := filepath.Join(dir, "part")
 	f, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
@@ -238,12 +277,14 @@ func (b *base) build(ctx context.Context, dir string, meter *image.Meter) (image
 		}
 	}()
 	w := erofs.NewWriter(f)
-	made, err := hostbase.Build(ctx, w, b.opts, meter)
+	writing, stop := keepRoom(ctx, dir)
+	defer stop()
+	made, err := hostbase.Build(writing, w, b.opts, meter)
 	if err != nil {
-		return image.Image{}, err
+		return image.Image{}, roomError(writing, err)
 	}
 	meter.Stage(image.StageWrite, 0)
-	if _, err := w.Finish(made.Root, b.now()); err != nil {
+	if _, err := w.Finish(made.Root, created); err != nil {
 		return image.Image{}, err
 	}
 	size, err := keepFile(f, filepath.Join(dir, imageFile))
@@ -253,8 +294,12 @@ func (b *base) build(ctx context.Context, dir string, meter *image.Meter) (image
 	done = true
 	meter.Add(size)
 	img := image.Image{Path: filepath.Join(dir, imageFile), Template: carrel.Template{ID: BaseID, Name: image.Base,
-		Created: b.now().UTC(), Size: size, Source: baseSource, Env: made.Env, User: "user", BuiltIn: true}}
-	raw, err := json.MarshalIndent(img.Template, "", "  ")
+		Created: created.UTC(), Size: size, Source: baseSource, Env: made.Env, User: "user", BuiltIn: true}}
+	sums, err := writeSums(ctx, dir)
+	if err != nil {
+		return image.Image{}, err
+	}
+	raw, err := encodeManifest(img.Template, sums)
 	if err != nil {
 		return image.Image{}, err
 	}

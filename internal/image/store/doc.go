@@ -5,7 +5,8 @@
 //
 //	DIR/<id>/image.erofs     the root filesystem, 0644: sentries get it as an open file
 //	DIR/<id>/template.json   the manifest
-//	CACHE/base-<fingerprint>/image.erofs, template.json
+//	DIR/<id>/image.sums      a checksum of each megabyte of the image, see sums.go
+//	CACHE/base-<fingerprint>/image.erofs, template.json, image.sums
 //
 // A template is made in its directory, under a lock. image.erofs is fsynced, and then template.json
 // appears in one rename. From that rename on the template exists. A directory without template.json
@@ -22,6 +23,12 @@
 //
 // Images are only ever unlinked. A running sandbox has its image open and keeps it. The disk space
 // comes back when the last such sandbox ends.
+//
+// # Space
+//
+// A new image that is equal to another template's becomes a second link to that file. Where the file
+// system can share blocks, an image shares those that another one has at the same places. Neither
+// changes what a template is: each has its own name, ID and end.
 //
 // # The built-in templates
 //

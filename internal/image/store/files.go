@@ -114,6 +114,7 @@ func (f *files) Lstat(name string) (image.File, error) {
 	if st, ok := fi.Sys().(*goerofs.Stat); ok {
 		out.Mode, out.UID, out.GID = st.Mode, st.UID, st.GID
 		out.Major, out.Minor = devNumbers(st.Rdev)
+		out.Inode, out.Links = uint64(st.Ino), st.Nlink
 	}
 	if out.Mode&fs.ModeSymlink != 0 {
 		if out.Target, err = f.tree.ReadLink(name); err != nil {

@@ -19,7 +19,7 @@ import (
 
 // Import makes a template from an archive stream and replaces one of the same name.
 func (s *Store) Import(ctx context.Context, name string, r io.Reader, progress func(carrel.Progress)) (image.Image, error) {
-	return s.make(ctx, "import template", name, progress, func(imp archive.Importer) (*os.File, *archive.Result, string, error) {
+	return s.make(ctx, "import template", name, progress, func(ctx context.Context, imp archive.Importer) (*os.File, *archive.Result, string, error) {
 		f, res, err := imp.Stream(ctx, r)
 		return f, res, "", err
 	})
@@ -27,7 +27,7 @@ func (s *Store) Import(ctx context.Context, name string, r io.Reader, progress f
 
 // ImportDir makes a template from a directory of this machine.
 func (s *Store) ImportDir(ctx context.Context, name, dir string, progress func(carrel.Progress)) (image.Image, error) {
-	return s.make(ctx, "import template", name, progress, func(imp archive.Importer) (*os.File, *archive.Result, string, error) {
+	return s.make(ctx, "import template", name, progress, func(ctx context.Context, imp archive.Importer) (*os.File, *archive.Result, string, error) {
 		f, res, err := imp.Dir(ctx, dir)
 		return f, res, dir, err
 	})
@@ -35,7 +35,7 @@ func (s *Store) ImportDir(ctx context.Context, name, dir string, progress func(c
 
 // Pull makes a template from an image in a registry.
 func (s *Store) Pull(ctx context.Context, name string, opts carrel.PullOptions, progress func(carrel.Progress)) (image.Image, error) {
-	return s.make(ctx, "pull template", name, progress, func(imp archive.Importer) (*os.File, *archive.Result, string, error) {
+	return s.make(ctx, "pull template", name, progress, func(ctx context.Context, imp archive.Importer) (*os.File, *archive.Result, string, error) {
 		src, release, err := s.registries.Pull(ctx, opts, s.request(ctx, imp.Meter))
 		if err != nil {
 			return nil, nil, "", err
@@ -56,7 +56,7 @@ func (s *Store) request(ctx context.Context, meter *image.Meter) registry.Reques
 
 // make makes one template: its directory under a lock, the image, the manifest.
 func (s *Store) make(ctx context.Context, op, name string, progress func(carrel.Progress),
-	build func(archive.Importer) (f *os.File, res *archive.Result, source string, err error)) (_ image.Image, err error) {
+	build func(context.Context, archive.Importer) (f *os.File, res *archive.Result, source string, err error)) (_ image.Image, err error) {
 	name, err = checkName(op, name)
 	if err != nil {
 		return image.Image{}, err
@@ -76,15 +76,21 @@ func (s *Store) make(ctx context.Context, op, name string, progress func(carrel.
 			_ = os.RemoveAll(dir)
 		}
 	}()
-	f, res, source, err := build(archive.Importer{
+	writing, stop := keepRoom(ctx, dir)
+	defer stop()
+	f, res, source, err := build(writing, archive.Importer{
 		NewFile: func() (*os.File, error) { return os.CreateTemp(dir, "part-*") },
 		Limits:  s.limits,
 		Meter:   image.NewMeter(progress),
 	})
+	if err = roomError(writing, err); err != nil {
+		return image.Image{}, archive.Classify(op, err)
+	}
+	size, err := s.keepShared(ctx, f, filepath.Join(dir, imageFile))
 	if err != nil {
 		return image.Image{}, archive.Classify(op, err)
 	}
-	size, err := keepFile(f, filepath.Join(dir, imageFile))
+	sums, err := writeSums(ctx, dir)
 	if err != nil {
 		return image.Image{}, archive.Classify(op, err)
 	}
@@ -96,7 +102,7 @@ func (s *Store) make(ctx context.Context, op, name string, progress func(carrel.
 	if err := ctx.Err(); err != nil {
 		return image.Image{}, archive.Classify(op, err)
 	}
-	img, err := s.commit(dir, t)
+	img, err := s.commit(dir, t, sums)
 	return img, archive.Classify(op, err)
 }
 
@@ -137,6 +143,15 @@ func (s *Store) makeDir(ctx context.Context, dir string) (_ *os.File, err error)
 	return held, nil
 }
 
+// keepShared is keepFile, but the file itself goes if another template has an equal one.
+func (s *Store) keepShared(ctx context.Context, f *os.File, name string) (int64, error) {
+	if s.share(ctx, f, name) {
+		size, err := diskSize(f)
+		return size, errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	return keepFile(f, name)
+}
+
 // keepFile makes a finished image durable under its name and returns its size on the disk.
 func keepFile(f *os.File, name string) (int64, error) {
 	err := f.Chmod(0o644)
@@ -164,18 +179,26 @@ func diskSize(f *os.File) (int64, error) {
 	return info.Size(), nil
 }
 
+// encodeManifest returns the text of template.json.
+func encodeManifest(t carrel.Template, sums string) ([]byte, error) {
+	return json.MarshalIndent(struct {
+		carrel.Template
+		Sums string `json:"sums,omitempty"`
+	}{t, sums}, "", "  ")
+}
+
 // commit writes the manifest and moves the name to the template. From then on the template exists.
-func (s *Store) commit(dir string, t carrel.Template) (image.Image, error) {
+func (s *Store) commit(dir string, t carrel.Template, sums string) (image.Image, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := &entry{Image: image.Image{Template: t, Path: filepath.Join(dir, imageFile)}}
+	e := &entry{Sums: sums, Image: image.Image{Template: t, Path: filepath.Join(dir, imageFile)}}
 	for _, other := range s.byID {
 		// The newest template of a name counts, so be newer even if the clock went back.
 		if other.own() == e.own() && !other.Created.Before(e.Created) {
 			e.Created = other.Created.Add(1)
 		}
 	}
-	raw, err := json.MarshalIndent(e.Template, "", "  ")
+	raw, err := encodeManifest(e.Template, sums)
 	if err != nil {
 		return image.Image{}, err
 	}

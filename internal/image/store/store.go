@@ -60,8 +60,11 @@ type Store struct {
 	registries *registry.Client
 	lock       *os.File // DIR/.lock
 
-	mu   sync.Mutex
-	byID map[string]*entry
+	checks checks
+
+	mu     sync.Mutex
+	byID   map[string]*entry
+	packed map[string]packed // templates as layers, by ID
 }
 
 var _ image.Store = (*Store)(nil)
@@ -69,7 +72,8 @@ var _ image.Store = (*Store)(nil)
 // entry is a template and its order among those of one name.
 type entry struct {
 	image.Image
-	old bool // another has taken its name
+	Sums string `json:"sums,omitempty"` // digest of the image's checksums
+	old  bool   // another has taken its name
 }
 
 // ownName is a name within a project.
@@ -116,7 +120,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, archive.Classify(op, err)
 	}
-	s := &Store{opts: opts, lock: lock, registries: registries, byID: map[string]*entry{}, base: newBase(opts),
+	s := &Store{opts: opts, lock: lock, registries: registries, byID: map[string]*entry{}, packed: map[string]packed{}, base: newBase(opts),
 		limits: archive.Limits{MaxBytes: opts.MaxBytes, MaxEntries: opts.MaxEntries}}
 	if err := s.load(ctx); err != nil {
 		_ = lock.Close()
@@ -173,6 +177,11 @@ func (s *Store) readManifest(id string) (*entry, error) {
 	}
 	t := &entry{}
 	if err := json.Unmarshal(raw, &t.Template); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(raw, &struct {
+		Sums *string `json:"sums"`
+	}{&t.Sums}); err != nil {
 		return nil, err
 	}
 	if t.ID != id {
@@ -283,16 +292,60 @@ func (s *Store) Named(project, name string) (carrel.Template, bool) {
 func (s *Store) Get(ctx context.Context, id string) (image.Image, error) {
 	switch id {
 	case BaseID:
-		return s.base.get(ctx, false, nil)
+		return s.getBase(ctx)
 	case SimID:
 		return simTemplate(), nil
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t := s.byID[id]; t != nil {
-		return t.Image, nil
+	t := s.byID[id]
+	s.mu.Unlock()
+	if t == nil {
+		return image.Image{}, notFound("get template", id)
 	}
-	return image.Image{}, notFound("get template", id)
+	if err := s.checks.quick(ctx, filepath.Dir(t.Path)); errors.Is(err, errDamaged) {
+		return image.Image{}, damaged(t.Name, err)
+	} else if err != nil {
+		return image.Image{}, archive.Classify("open template", err)
+	}
+	return t.Image, nil
+}
+
+// getBase returns the built-in base, and makes it again if it is damaged.
+func (s *Store) getBase(ctx context.Context) (image.Image, error) {
+	img, err := s.base.get(ctx, false, nil)
+	if err != nil {
+		return img, err
+	}
+	dir := filepath.Dir(img.Path)
+	err = s.checks.quick(ctx, dir)
+	if errors.Is(err, errDamaged) {
+		s.opts.Logger.Error("the base template is damaged, and is made again", "image", img.Path, "err", err)
+		img, err = s.base.remake(ctx, img)
+		s.checks.forget(dir)
+	}
+	return img, archive.Classify("open template", err)
+}
+
+// CheckImages reads all images as a whole, with a pause after each megabyte, and remembers those
+// that are damaged: a create from them is refused. It returns the number of damaged ones.
+func (s *Store) CheckImages(ctx context.Context, pause time.Duration) (bad int) {
+	images := []image.Image{s.base.listed()}
+	s.mu.Lock()
+	for _, t := range s.byID {
+		images = append(images, t.Image)
+	}
+	s.mu.Unlock()
+	for _, img := range images {
+		if img.Path == "" || ctx.Err() != nil {
+			continue
+		}
+		if err := s.checks.whole(ctx, filepath.Dir(img.Path), pause); errors.Is(err, errDamaged) {
+			bad++
+			s.opts.Logger.Error("a template's image is damaged", "template", img.Name, "id", img.ID, "image", img.Path, "err", err,
+				"hint", carrel.HintOf(damaged(img.Name, err)))
+		}
+	}
+	return bad
 }
 
 // Prepare makes the built-in base before its first use, and reports progress. If this machine has
@@ -321,6 +374,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 			if o == t || !t.old && o.own() == t.own() {
 				gone = append(gone, other)
 				delete(s.byID, other)
+				delete(s.packed, other)
 			}
 		}
 	}
@@ -332,6 +386,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 	slices.Reverse(gone)
 	var errs []error
 	for _, id := range gone {
+		s.checks.forget(filepath.Join(s.opts.Dir, id))
 		errs = append(errs, removeTemplate(filepath.Join(s.opts.Dir, id)))
 	}
 	errs = append(errs, atomicfile.SyncDir(s.opts.Dir))

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/snapshot"
 	"github.com/carrel-dev/carrel/internal/snapshot/store"
 )
 
@@ -84,9 +86,21 @@ func TestDamagedHotCopy(t *testing.T) {
 			ok(t, s.Flush(t.Context()))
 			mustRead(t, s, id, c) // hot again
 			tc.damage(t, opts, id)
-			_, err := read(s, id)
-			wantKind(t, err, carrel.Invalid)
+			held, err := s.Open(t.Context(), id) // another user of the damaged copy
+			if err == nil {
+				defer held.Close()
+			}
+			_, err = read(s, id)
+			if err != nil {
+				wantKind(t, err, carrel.Unavailable)
+				if !errors.Is(err, snapshot.ErrReplaced) || strings.Contains(carrel.HintOf(err), "delete") {
+					t.Fatalf("%v, hint %q", err, carrel.HintOf(err))
+				}
+			}
 			mustRead(t, s, id, c) // from its packs
+			if held != nil {
+				ok(t, held.Verify(t.Context()))
+			}
 		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/atomicfile"
+	"github.com/carrel-dev/carrel/internal/failpoint"
 	"github.com/carrel-dev/carrel/internal/snapshot"
 )
 
@@ -216,6 +217,9 @@ func (d *draft) openFiles() ([]*sumFile, error) {
 func (d *draft) settle(ctx context.Context, files []*sumFile) error {
 	g, gctx := errgroup.WithContext(ctx)
 	for _, f := range files {
+		if failpoint.Mutant("sync-content") {
+			break
+		}
 		// Writing begins at once, and fsync only waits for it. This is a hint: fsync returns the
 		// same error later.
 		_ = unix.SyncFileRange(int(f.f.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
@@ -226,6 +230,9 @@ func (d *draft) settle(ctx context.Context, files []*sumFile) error {
 			// The content of a committed snapshot never changes.
 			if err := f.f.Chmod(0o400); err != nil {
 				return err
+			}
+			if failpoint.Mutant("sync-content") {
+				return nil
 			}
 			return f.f.Sync()
 		})

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"sync"
 	"time"
@@ -43,11 +44,15 @@ func (s *Store) Open(ctx context.Context, id carrel.SnapshotID) (snapshot.Files,
 			if err := s.adopt(ctx, id); err != nil {
 				return nil, classify(op, id, err)
 			}
-		case e.hot:
+		case e.hot && !(e.damaged && e.packed):
 			e.holders++
 			e.used, e.opened = time.Now().UnixNano(), true
 			s.mu.Unlock()
-			return s.openHot(id, e)
+			f, err := s.openHot(id, e)
+			if carrel.KindOf(err) == carrel.Invalid && s.replaceable(id, e) {
+				continue // its packs have it whole
+			}
+			return f, err
 		default:
 			f := s.startFill(id, e)
 			s.mu.Unlock()
@@ -84,10 +89,53 @@ func (f *files) Manifest() snapshot.Manifest { return f.m }
 // Verify implements [snapshot.Files].
 func (f *files) Verify(ctx context.Context) error {
 	err := verify(ctx, f.Dir(), f.m, f.s.opts.Workers)
-	if carrel.KindOf(err) == carrel.Invalid {
-		f.s.doubt(f.e)
+	if carrel.KindOf(err) == carrel.Invalid && !f.s.doubt(f.e) {
+		err = f.s.replace(ctx, f.id, f.e, err)
 	}
 	return classify("verify snapshot", f.id, err)
+}
+
+// replaceable reports whether the packs hold a snapshot whose hot copy is damaged. If it is being
+// packed, replaceable waits: the packer has read and checked the files already, or finds the damage
+// itself.
+func (s *Store) replaceable(id carrel.SnapshotID, e *entry) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.packing; p != nil && p.id == id {
+		s.mu.Unlock()
+		<-p.done
+		s.mu.Lock()
+	}
+	return e.packed && !e.deleted && (e.damaged || !e.hot)
+}
+
+// replace puts a good copy from the packs in the place of a damaged one, also while the damaged one
+// is in use: its open files stay readable. damage says what is wrong with it. replace returns
+// damage if the packs don't have the snapshot, or are damaged, too.
+func (s *Store) replace(ctx context.Context, id carrel.SnapshotID, e *entry, damage error) error {
+	if !s.replaceable(id, e) {
+		return damage
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return errClosed("verify snapshot")
+	}
+	fill := s.startFill(id, e)
+	s.mu.Unlock()
+	select {
+	case <-fill.done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	switch {
+	case carrel.KindOf(fill.err) == carrel.Invalid:
+		return fmt.Errorf("%w; and its packs: %w", damage, fill.err)
+	case fill.err != nil:
+		return fill.err
+	}
+	s.log.Warn("a damaged snapshot was replaced by a good copy from its packs", "snapshot", id, "damage", damage)
+	return &carrel.Error{Kind: carrel.Unavailable, Err: fmt.Errorf("%w: %v", snapshot.ErrReplaced, damage), Hint: "try again"}
 }
 
 // Close implements [snapshot.Files].

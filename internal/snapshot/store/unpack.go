@@ -107,6 +107,9 @@ func (s *Store) fill(ctx context.Context, id carrel.SnapshotID, e *entry) error 
 	if e.deleted || s.entries[id] != e {
 		return &carrel.Error{Kind: carrel.NotFound, Err: errors.New("it was deleted")}
 	}
+	if e.hot { // it is damaged, and may be in use
+		go s.empty(s.dropHot(id, e))
+	}
 	if err := os.Rename(dir, s.path(dirHot, string(id))); err != nil {
 		return err
 	}

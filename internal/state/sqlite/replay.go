@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/failpoint"
 )
 
 // Repair says what [Open] put back from the ledger. The zero value says that nothing was wrong.
@@ -69,6 +70,7 @@ func (s *Store) matchLedger(ctx context.Context) error {
 	}
 	lacking := false // the file lacks what the ledger has
 	switch {
+	case failpoint.Mutant("ledger"):
 	case head == nil: // no ledger, or one without a readable beginning
 	case head.Identity != s.identity:
 		if lacking, err = s.empty(ctx); err != nil {
