@@ -25,6 +25,8 @@ var kinds = []kind{
 	{"lost", false, lostTrial},
 	{"returned", false, returnedTrial},
 	{"corrupt", false, corruptTrial},
+	{"hot", false, hotTrial},
+	{"template", false, templateTrial},
 	{"move", false, moveTrial},
 	{"copy", false, copyTrial},
 	{"s3", false, s3Trial},

@@ -105,7 +105,7 @@ func powerTrial(t *trial) {
 		t.calm.Store(false)
 		k.cut()
 		t.faults++
-		time.Sleep(time.Duration(t.rng.IntN(200)) * time.Millisecond)
+		t.lull(200)
 		d.kill9()
 		stop()
 		k.boot()
