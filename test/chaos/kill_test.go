@@ -18,7 +18,7 @@ var afterKill = allowed{sims: true}
 
 // killRounds kills a daemon at random moments of random operations, n times.
 func (t *trial) killRounds(d *server, n int) {
-	for range n {
+	for range rounds(n) {
 		t.calm.Store(true)
 		stop := t.work(d, 3)
 		t.busy(10 + t.rng.IntN(30))
@@ -118,7 +118,7 @@ func (t *trial) keeper(d *server) int {
 // stopTrial stops the daemon in the way of a service manager, again and again, under load.
 func stopTrial(t *trial) {
 	d := t.serve(setup{})
-	for range 2 {
+	for range rounds(2) {
 		t.calm.Store(true)
 		stop := t.work(d, 3)
 		t.busy(10 + t.rng.IntN(20))

@@ -27,6 +27,7 @@ var withoutFix = []struct {
 // TestMutants takes fixes out of a daemon, one at a time. A trial must find each. A mutant that
 // survives some seeds is not found.
 func TestMutants(t *testing.T) {
+	together(t)
 	if !*mutants {
 		testenv.Inapplicable(t, "-mutants=false")
 	}
