@@ -16,6 +16,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/atomicfile"
+	"github.com/carrel-dev/carrel/internal/failpoint"
 	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
@@ -95,7 +96,7 @@ func Open(path string, adopt bool) (*Dir, error) {
 	case was.ID == "":
 		// A restored backup names only its original. See Restored.
 		d.Verdict, d.Identity = Copied, Identity{Form: formVersion, ID: newID(), CopyOf: was.CopyOf, Restored: true}
-	case was.Spot.is(now) && !elsewhere(was, path):
+	case was.Spot.is(now) && !elsewhere(was, path), failpoint.Mutant("identity"):
 		d.Verdict, d.Identity, d.was = Same, was, was.Spot
 	default:
 		d.Verdict, d.Identity = Copied, Identity{Form: formVersion, ID: newID(), CopyOf: was.ID, CopyFrom: was.Path, Parts: was.Parts}

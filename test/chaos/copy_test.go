@@ -148,6 +148,35 @@ func (t *trial) pauseSome(d *server) {
 	}
 }
 
+// templateTrial deletes a template under running and paused sandboxes, and imports another one of
+// the same name. The sandboxes and snapshots go on, also after a restart.
+func templateTrial(t *trial) {
+	t.tiers = []carrel.Tier{carrel.GVisor, carrel.NS}
+	d := t.serve(setup{})
+	t.populate(d)
+	if err := d.svc.DeleteTemplate(t.ctx, "mini"); err != nil {
+		t.fatalf("delete a template: %v", err)
+	}
+	t.faults++
+	t.verify(d.svc, allowed{snapshots: -1})
+	t.pauseSome(d)
+	if t.seed%2 == 0 {
+		d.kill9()
+	} else {
+		d.terminate()
+	}
+	if err := d.start(); err != nil {
+		t.fatalf("it does not start without its template: %v", err)
+	}
+	if t.seed%3 > 0 {
+		if _, err := d.cli("template", "import", "mini", t.must(miniArchive(t.tb))); err != nil {
+			t.fatalf("%v", err)
+		}
+	}
+	t.verify(d.svc, allowed{snapshots: -1})
+	t.finish(d)
+}
+
 // s3Trial kills a daemon whose snapshots lie in an object store. Sometimes the store is away.
 func s3Trial(t *trial) {
 	store := s3test.Start(t.tb)

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -93,19 +92,15 @@ func (k *disk) boot() {
 func powerTrial(t *trial) {
 	k := t.newDisk(1024)
 	d := t.serve(setup{dir: filepath.Join(k.at, "data")})
-	rounds := 2
-	if testing.Short() {
-		rounds = 1
-	}
 	t.populate(d)
-	for range rounds {
+	for range rounds(2) {
 		t.calm.Store(true)
 		stop := t.work(d, 3)
 		t.busy(10 + t.rng.IntN(30))
 		t.calm.Store(false)
 		k.cut()
 		t.faults++
-		time.Sleep(time.Duration(t.rng.IntN(200)) * time.Millisecond)
+		t.lull(200)
 		d.kill9()
 		stop()
 		k.boot()

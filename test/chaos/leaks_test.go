@@ -27,14 +27,19 @@ func (t *trial) marksOf(dir string) []string {
 	if m, ok := t.marks[dir]; ok {
 		return m
 	}
+	var out []string
+	for seen, m := range t.marks { // dir may be a disk with a data directory on it
+		if strings.HasPrefix(seen, dir+"/") {
+			out = append(out, m...)
+		}
+	}
 	raw, err := os.ReadFile(filepath.Join(dir, "datadir.json"))
 	var file struct {
 		ID string `json:"id"`
 	}
 	if err != nil || json.Unmarshal(raw, &file) != nil {
-		return nil
+		return out
 	}
-	var out []string
 	for _, root := range []string{"gvisor", "ns"} {
 		sum := sha256.Sum256([]byte(file.ID + "/" + root))
 		out = append(out, hex.EncodeToString(sum[:8]))

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/carrel-dev/carrel"
 )
@@ -70,7 +69,6 @@ func sdkTrial(t *trial) {
 			t.fatalf("it does not start after a kill: %v", err)
 		}
 		t.verify(d.svc, afterKill)
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.finish(d)
 }

@@ -149,6 +149,21 @@ func runTrial(tb testing.TB, k kind, seed uint64, patch string) result {
 	return r
 }
 
+// rounds is how often a trial repeats its fault: n times, but once in the short form.
+func rounds(n int) int {
+	if testing.Short() {
+		return 1
+	}
+	return n
+}
+
+// together lets the tests of the short form run at the same time: they mostly wait.
+func together(t *testing.T) {
+	if testing.Short() {
+		t.Parallel()
+	}
+}
+
 func join(list []string) (out string) {
 	for _, s := range list {
 		out += "  " + s + "\n"

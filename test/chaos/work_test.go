@@ -343,7 +343,7 @@ func (w *worker) fork(ctx context.Context, b *box) {
 }
 
 func (w *worker) rollback(ctx context.Context, b *box, s *snap) {
-	if s.doubt != none {
+	if s.doubt != none || s.blind {
 		return
 	}
 	calm := w.t.calm.Load()
