@@ -62,6 +62,9 @@ func copyTrial(t *trial) {
 	}
 	sub := t.copied(adopt)
 	t.verify(d.svc, allowed{}) // with the copy beside it
+	if len(t.violations) > 0 {
+		return
+	}
 	if !adopt {
 		sub.sameContents(second.svc)
 	}
