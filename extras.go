@@ -18,6 +18,7 @@ type Extras interface {
 	SSHAccess
 	Checks
 	Builder
+	Catalog
 	Registries
 }
 
@@ -32,6 +33,7 @@ type NoExtras struct {
 	NoSSHAccess
 	NoChecks
 	NoBuilder
+	NoCatalog
 	NoRegistries
 }
 

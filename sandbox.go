@@ -231,6 +231,11 @@ type Template struct {
 	WorkDir string            `json:"workDir,omitempty"` // default working directory; "" is the user's home
 	Labels  map[string]string `json:"labels,omitempty"`  // of the image that it was made from
 	Start   []string          `json:"start,omitempty"`   // the image's entrypoint and command, or their replacement
+	// Entry is how many of Start's words are the image's entrypoint, before which no CMD of a
+	// Dockerfile that begins from it goes.
+	Entry int `json:"entry,omitempty"`
+	// OnBuild are instructions that a Dockerfile which begins from it carries out first.
+	OnBuild []string `json:"onBuild,omitempty"`
 	// Ready is a shell command that succeeds once the program of Start is ready. With it, the
 	// service starts the template once, takes a snapshot, and begins each sandbox from there.
 	Ready string `json:"ready,omitempty"`

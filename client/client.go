@@ -32,6 +32,8 @@ type Client struct {
 
 	mu    sync.Mutex
 	conns map[carrel.ID]*guest.Conn // kept so that connections stay warm between calls
+
+	catalogCalls
 }
 
 var _ carrel.Service = (*Client)(nil)
@@ -66,6 +68,7 @@ func New(rawURL, key string, opts ...Option) (carrel.Service, error) {
 	}
 	base.Path = strings.TrimSuffix(base.Path, "/")
 	c := &Client{base: base, key: key, conns: map[carrel.ID]*guest.Conn{}}
+	c.catalogCalls.c = c
 	c.dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	for _, o := range opts {
 		o(c)

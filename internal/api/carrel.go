@@ -43,6 +43,7 @@ func (s *Server) carrelRoutes() {
 	momentRoutes{s}.add(v1)
 	outputRoutes{s}.add(v1)
 	buildRoutes{s}.add(v1)
+	catalogRoutes{s}.add(v1)
 	s.programRoutes(v1)
 	s.sshKeyRoutes(v1)
 	s.auditRoutes()

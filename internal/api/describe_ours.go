@@ -86,6 +86,17 @@ var templateOperations = map[string]openapi.Operation{
 		Body: strict(carrel.PushOptions{}, "image"), Media: openapi.Lines, Answers: answers(200, jobLine{})},
 }
 
+// catalogOperations describes our routes about what is in templates and what uses them.
+var catalogOperations = map[string]openapi.Operation{
+	"GET" + ours + "/templates/{name}/packages": {Tag: tagTemplates, Summary: "List the packages that are installed in a template.",
+		Answers: answers(200, carrel.TemplatePackages{})},
+	"GET" + ours + "/templates/{name}/diff": {Tag: tagTemplates, Summary: "List the files that differ between two templates.",
+		Query: []openapi.Parameter{openapi.Require(openapi.String("to"))}, Answers: answers(200, []carrel.FileChange{})},
+	"GET" + ours + "/template-store/uses": {Tag: tagTemplates, Summary: "Count what lies on each image.", Answers: answers(200, []carrel.TemplateUse{})},
+	"POST" + ours + "/template-store/gc": {Tag: tagTemplates, Summary: "Remove the caches of builds.",
+		Body: strict(carrel.CollectOptions{}), Answers: answers(200, carrel.Collected{})},
+}
+
 // buildOperations describes our routes about builds.
 var buildOperations = map[string]openapi.Operation{
 	"POST" + ours + "/builds": {Tag: tagTemplates, Body: strict(carrel.BuildSpec{}), Answers: answers(202, carrel.Build{}),

@@ -100,6 +100,9 @@
 //	GET    /carrel/v1/builds?template&state&limit                newest first; GET …/builds/{id}, POST …/builds/{id}/cancel
 //	GET    /carrel/v1/builds/{id}/logs?offset&limit&level&follow   one {log, next} a line, {end} at last
 //	POST   /carrel/v1/template-tags                              body: {target, tags}; DELETE body: {name, tags}; GET …/templates/{name}/tags
+//	GET    /carrel/v1/templates/{name}/packages                  carrel.TemplatePackages; GET …/templates/{name}/diff?to: a list of carrel.FileChange
+//	GET    /carrel/v1/template-store/uses                        a list of carrel.TemplateUse
+//	POST   /carrel/v1/template-store/gc                          body: carrel.CollectOptions → carrel.Collected
 //	POST   /carrel/v1/templates/pull                             body: {name} and carrel.PullOptions; likewise
 //	POST   /carrel/v1/templates/{name}/push                      body: carrel.PushOptions; likewise
 //

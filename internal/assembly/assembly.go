@@ -12,6 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/admission"
 	"github.com/carrel-dev/carrel/internal/audit"
 	"github.com/carrel-dev/carrel/internal/build"
+	"github.com/carrel-dev/carrel/internal/catalog"
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/config"
 	"github.com/carrel-dev/carrel/internal/datadir"
@@ -255,7 +256,7 @@ func (a *Assembly) openSnapshots(ctx context.Context, dir string) (err error) {
 func (a *Assembly) openService(ctx context.Context) (err error) {
 	c := a.cfg
 	a.Service, err = service.New(ctx, service.Options{
-		Store: a.state, Images: a.images, Snapshots: a.Snapshots, Drivers: a.drivers, Networks: a.networks(),
+		Store: a.state, Images: a.images, Packages: catalog.Packages, Snapshots: a.Snapshots, Drivers: a.drivers, Networks: a.networks(),
 		Authority: a.authorityPEM(), Vault: a.Vault, Issuer: a.opts.Issuer, GuestImage: a.guest, CheckGuest: a.guestCheck.quick, Dir: filepath.Join(a.dir, "sandboxes"),
 		Domain: c.Domain, DefaultTier: a.Tier, DefaultTemplate: c.DefaultTemplate,
 		Limits: c.Limits, MaxLimits: c.MaxLimits, DefaultTimeout: c.DefaultTimeout, MaxTimeout: c.MaxTimeout,

@@ -7,12 +7,14 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/build"
+	"github.com/carrel-dev/carrel/internal/build/dockerfile"
+	"github.com/carrel-dev/carrel/internal/build/plan"
 )
 
 // openBuilds opens the engine of builds. It is closed before the service, which it calls.
 func (a *Assembly) openBuilds(ctx context.Context) (err error) {
 	a.builds, err = build.Open(ctx, build.Options{
-		Dir: filepath.Join(a.dir, "builds"), Sandboxes: a.Service, Images: a.images, Tiers: a.buildTiers,
+		Dir: filepath.Join(a.dir, "builds"), Sandboxes: a.Service, Images: a.images, Tiers: a.buildTiers, Planner: planDockerfile,
 		Network: a.opts.BuildNetwork, Log: a.log,
 	})
 	if err != nil {
@@ -35,4 +37,14 @@ func (a *Assembly) buildTiers(ctx context.Context) (tiers []carrel.Tier) {
 		}
 	}
 	return tiers
+}
+
+// planDockerfile makes the plan of a Dockerfile for the engine of builds.
+func planDockerfile(ctx context.Context, req build.PlanRequest) (plan.Plan, error) {
+	f, err := dockerfile.Parse(req.Dockerfile)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	return f.Plan(ctx, dockerfile.Options{Args: req.Args, Target: req.Target,
+		Warn: func(w dockerfile.Warning) { req.Warn(w.String()) }}, req.Resolve)
 }

@@ -140,7 +140,9 @@ func registryOf(ref string) string {
 
 // configOf is the configuration of a template.
 func configOf(t carrel.Template) plan.Config {
-	c := plan.Config{User: t.User, Workdir: t.WorkDir, Cmd: slices.Clone(t.Start)}
+	entry := min(max(t.Entry, 0), len(t.Start))
+	c := plan.Config{User: t.User, Workdir: t.WorkDir, Entrypoint: slices.Clone(t.Start[:entry]), Cmd: slices.Clone(t.Start[entry:]),
+		OnBuild: slices.Clone(t.OnBuild)}
 	for _, name := range slices.Sorted(maps.Keys(t.Env)) {
 		c.Env = append(c.Env, plan.Variable{Name: name, Value: t.Env[name]})
 	}

@@ -48,6 +48,8 @@ type PlanRequest struct {
 	Target     string
 	// Secrets are the names of the secrets that the caller gave.
 	Secrets []string
+	// Warn hears advice about the file.
+	Warn func(text string)
 	// Resolve makes a base ready and returns its configuration.
 	Resolve func(ctx context.Context, from plan.Source) (plan.Config, error)
 }

@@ -27,7 +27,7 @@ func (r *run) finish(ctx context.Context, m made) error {
 	t := r.describe(b, m.config)
 	// The same layer and settings give an equal image. The layer's key would not do: a forced step
 	// gives other files under the same key.
-	t.Key = keyOf("build:"+m.image+string(m.layer), t.Env, t.User, t.WorkDir, t.Start, t.Ready, t.Labels, t.Limits)
+	t.Key = keyOf("build:"+m.image+string(m.layer), t.Env, t.User, t.WorkDir, t.Start, t.Entry, t.OnBuild, t.Ready, t.Labels, t.Limits)
 	img, made, err := r.image(ctx, m, t)
 	if err != nil {
 		return err
@@ -69,15 +69,15 @@ func (r *run) describe(b carrel.Build, c plan.Config) carrel.Template {
 		}
 		t.Labels[v.Name] = v.Value
 	}
-	t.Start = append(append([]string{}, c.Entrypoint...), c.Cmd...)
+	t.Start, t.Entry, t.OnBuild = append(append([]string{}, c.Entrypoint...), c.Cmd...), len(c.Entrypoint), c.OnBuild
 	if start := c.Start; start != "" {
-		t.Start = shellArgs(start)
+		t.Start, t.Entry = shellArgs(start), 0
 	}
 	if c.Ready != nil {
 		t.Ready = c.Ready.Command
 	}
 	if r.spec.Start != "" {
-		t.Start = shellArgs(r.spec.Start)
+		t.Start, t.Entry = shellArgs(r.spec.Start), 0
 	}
 	if r.spec.Ready != "" {
 		t.Ready = r.spec.Ready

@@ -140,6 +140,10 @@ func (r *run) reason(ctx context.Context, err error) *carrel.BuildReason {
 	if errors.As(err, &se) {
 		out.Step, out.Line = se.step, se.line
 	}
+	var file interface{ FileLine() int } // of a planner
+	if out.Line == 0 && errors.As(err, &file) {
+		out.Line = file.FileLine()
+	}
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
@@ -218,6 +222,7 @@ func (r *run) makePlan(ctx context.Context) (plan.Plan, error) {
 	if spec.Dockerfile != "" {
 		return r.e.opts.Planner(ctx, PlanRequest{Dockerfile: spec.Dockerfile, Args: spec.Args, Target: spec.Target,
 			Secrets: slices.Sorted(maps.Keys(r.j.secrets)),
+			Warn:    func(text string) { r.j.write(line(levelWarn, "", r.redact.Replace(text))) },
 			Resolve: func(ctx context.Context, from plan.Source) (plan.Config, error) {
 				b, err := r.base(ctx, from)
 				return b.config, err

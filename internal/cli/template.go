@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/spf13/cobra"
@@ -18,8 +17,9 @@ type templateCommands struct{ *app }
 func (a templateCommands) templateCommand() *cobra.Command {
 	c := &cobra.Command{Use: "template", Short: "Keep templates, the filesystems sandboxes start from", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.AddCommand(a.templateListCommand(), a.templateImportCommand(), a.templatePullCommand(), a.templatePushCommand(),
-		a.templateInspectCommand(), a.templateStartCommand(), a.templateRemoveCommand())
+	c.AddCommand(a.templateListCommand(), a.templateBuildCommand(), a.templateImportCommand(), a.templatePullCommand(), a.templatePushCommand(),
+		a.templateInspectCommand(), a.templateStartCommand(), a.templateHistoryCommand(), a.templateTagCommand(), a.templateUntagCommand(),
+		a.templateTagsCommand(), a.templateDiffCommand(), a.templateSBOMCommand(), a.templateCollectCommand(), a.templateRemoveCommand())
 	return c
 }
 
@@ -35,15 +35,11 @@ func (a templateCommands) templateListCommand() *cobra.Command {
 				if a.json {
 					return a.printJSON(all)
 				}
-				rows := make([][]string, 0, len(all))
-				for _, t := range all {
-					created := "–"
-					if !t.Created.IsZero() {
-						created = t.Created.Format(time.RFC3339)
-					}
-					rows = append(rows, []string{t.Name, t.ID, bytesText(t.Size), created, t.Source})
+				rows, err := a.templateRows(c.Context(), svc, all)
+				if err != nil {
+					return err
 				}
-				return a.table([]string{"NAME", "ID", "SIZE", "CREATED", "SOURCE"}, rows)
+				return a.table([]string{"NAME", "ID", "SIZE", "AGE", "USED BY", "SOURCE"}, rows)
 			})
 		},
 	}
@@ -135,7 +131,7 @@ func (a templateCommands) makeTemplate(c *cobra.Command, job func(carrel.Service
 
 func (a templateCommands) templateInspectCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "inspect NAME", Short: "Show one template", Args: cobra.ExactArgs(1),
+		Use: "inspect NAME", Aliases: []string{"show"}, Short: "Show one template", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withService(c.Context(), func(svc carrel.Service) error {
 				t, err := svc.GetTemplate(c.Context(), args[0])

@@ -84,6 +84,8 @@ type Store interface {
 	// PullBase returns the image in a registry as a base for builds of the caller's project. It
 	// asks the registry each time, and pulls only an image that the project does not have.
 	PullBase(ctx context.Context, opts carrel.PullOptions, progress func(carrel.Progress)) (Image, error)
+	// Hidden returns the images that List does not show: bases of builds. Delete removes one.
+	Hidden() []Image
 	// Files opens an image for reading single files. path is its EROFS file or a link to it.
 	// Errors: NotFound, Invalid (no such image).
 	Files(ctx context.Context, path string) (Files, error)

@@ -140,6 +140,19 @@ func (s *Store) Tagged(of string) []image.Image {
 	return out
 }
 
+// Hidden implements image.Store.
+func (s *Store) Hidden() []image.Image {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []image.Image
+	for _, e := range s.byID {
+		if strings.HasPrefix(e.Name, image.HiddenMark) {
+			out = append(out, e.Image)
+		}
+	}
+	return out
+}
+
 // Untag implements image.Store.
 func (s *Store) Untag(_ context.Context, of, tag string) error {
 	s.mu.Lock()

@@ -97,7 +97,7 @@ func (s *Store) make(ctx context.Context, op, name string, progress func(carrel.
 		return image.Image{}, archive.Classify(op, err)
 	}
 	t := carrel.Template{ID: id, Name: name, Project: carrel.CallerOf(ctx).Project, Created: s.opts.Now().UTC(), Size: size, Source: res.Format, Digest: res.Digest,
-		Env: res.Env, User: res.User, WorkDir: res.WorkDir, Start: res.Start, Labels: res.Labels}
+		Env: res.Env, User: res.User, WorkDir: res.WorkDir, Start: res.Start, Labels: res.Labels, Entry: res.Entry, OnBuild: res.OnBuild}
 	if source != "" {
 		t.Source += ": " + source
 	}

@@ -38,7 +38,7 @@ func (s *Store) Update(ctx context.Context, id string, u carrel.TemplateUpdate) 
 	}
 	t := e.Template
 	if u.Start != nil {
-		t.Start = slices.Clone(*u.Start)
+		t.Start, t.Entry = slices.Clone(*u.Start), 0
 	}
 	if u.Ready != nil {
 		t.Ready = *u.Ready
