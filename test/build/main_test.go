@@ -317,3 +317,16 @@ func tierWorks(t *testing.T, tier carrel.Tier) error {
 	}
 	return errors.New("this build has no such driver")
 }
+
+// small is the name of the template with a small root filesystem.
+const small = "small"
+
+// importSmall makes that template.
+func (b *bench) importSmall() {
+	b.t.Helper()
+	raw, err := daemontest.SmallRoot()
+	testenv.Need(b.t, "ldd", err)
+	if _, err := b.ImportTemplate(b.t.Context(), small, bytes.NewReader(raw), nil); err != nil {
+		b.t.Fatal(err)
+	}
+}

@@ -1,4 +1,4 @@
-package build
+package daemontest
 
 import (
 	"archive/tar"
@@ -10,21 +10,19 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// tools are the programs of the small image that these tests build from. They and their libraries
-// come from this machine.
-var tools = []string{"sh", "bash", "cat", "date", "dd", "env", "find", "grep", "head", "id", "ls", "mkdir", "mv", "pwd", "readlink", "rm",
+// smallTools are the programs of the small image. They and their libraries come from this machine.
+var smallTools = []string{"sh", "bash", "cat", "date", "dd", "env", "find", "grep", "head", "id", "ls", "mkdir", "mv", "pwd", "readlink", "rm",
 	"seq", "sleep", "stat", "touch", "true", "wc", "tr"}
 
 var libraryLine = regexp.MustCompile(`(/\S+) \(0x`)
 
-// smallRoot returns the archive of the small root filesystem.
-var smallRoot = sync.OnceValues(func() ([]byte, error) {
+// SmallRoot returns the archive of a small root filesystem: a shell, some tools, and the accounts
+// root and user. It fails where there is no ldd.
+var SmallRoot = sync.OnceValues(func() ([]byte, error) {
 	files := map[string]string{} // name in the image → file of this machine
-	for _, name := range tools {
+	for _, name := range smallTools {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			return nil, err
@@ -93,16 +91,3 @@ var smallRoot = sync.OnceValues(func() ([]byte, error) {
 	}
 	return out.Bytes(), nil
 })
-
-// small is the name of the template with the small root filesystem.
-const small = "small"
-
-// importSmall makes that template.
-func (b *bench) importSmall() {
-	b.t.Helper()
-	raw, err := smallRoot()
-	testenv.Need(b.t, "ldd", err)
-	if _, err := b.ImportTemplate(b.t.Context(), small, bytes.NewReader(raw), nil); err != nil {
-		b.t.Fatal(err)
-	}
-}
