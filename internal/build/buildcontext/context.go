@@ -227,9 +227,7 @@ func (w *walk) mayReturn(dir string) bool {
 
 // add takes a file in, after the directories above it that were held back.
 func (w *walk) add(e entry) error {
-	for _, h := range w.held {
-		w.out.entries = append(w.out.entries, h)
-	}
+	w.out.entries = append(w.out.entries, w.held...)
 	w.held = w.held[:0]
 	mode := e.info.Mode()
 	switch {
