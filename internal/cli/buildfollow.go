@@ -134,7 +134,7 @@ func (f *buildFollower) result(ctx context.Context, b carrel.Build) error {
 	}
 	fmt.Fprintf(f.err, "built %s in %s: %d steps, %d of them from the cache\n", printable(b.Name), f.now().Sub(f.begun).Round(10*time.Millisecond),
 		len(b.Steps), cached)
-	fmt.Fprintln(f.out, b.TemplateID, t.Digest)
+	fmt.Fprintln(f.out, b.TemplateID, first(t.Digest, t.ID))
 	return nil
 }
 

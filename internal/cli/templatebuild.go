@@ -49,7 +49,7 @@ that its .dockerignore leaves out; without PATH it is the current directory.
 
 Each step runs in a sandbox of its own, with the network that --allow, --policy and --internet
 give to it. A step that was done before on the same files is taken from the cache. The log of the
-steps goes to stderr, then the template's ID and digest to stdout. Ctrl-C cancels the build.
+steps goes to stderr, then the template's ID and its image's to stdout. Ctrl-C cancels the build.
 
 A CMD or an ENTRYPOINT of the Dockerfile becomes the start command, unless it is only a shell. A
 HEALTHCHECK becomes the ready command: the template is started once, and each sandbox goes on from
