@@ -234,7 +234,7 @@ bare:
 # The peers that it is measured beside. Those from npm are fetched by the bench itself; what can't be had is left out.
 need-bench: need
 	@internal/tools/need.sh node npm bash git python3 venv || true
-	@internal/tools/need.sh bwrap runc socat rg || echo "bench: goes on without those" >&2
+	@internal/tools/need.sh bwrap runc socat rg buildah || echo "bench: goes on without those" >&2
 
 bench: need-bench build
 	bin/carrel bench $(BENCH)

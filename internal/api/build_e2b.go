@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -209,12 +211,17 @@ func (s e2bBuildRoutes) status(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	opts, err := buildLogOptions(q)
+	if err != nil {
+		return err
+	}
+	opts.Offset = offset
 	// The state first: the lines are then at least those before it.
 	b, err := s.build(r)
 	if err != nil {
 		return err
 	}
-	logs, err := s.lines(r, b.ID, offset)
+	logs, err := s.lines(r, b.ID, opts)
 	if err != nil {
 		return err
 	}
@@ -240,18 +247,30 @@ func e2bState(s carrel.BuildState) string {
 	return string(s)
 }
 
+// buildLogOptions reads the bounds of an answer and the lowest level.
+func buildLogOptions(q url.Values) (opts carrel.BuildLogOptions, err error) {
+	if opts.Limit, err = wholeNumber(q.Get("limit"), "limit"); err != nil {
+		return opts, err
+	}
+	if opts.Limit == 0 || opts.Limit > maxBuildLogs {
+		opts.Limit = maxBuildLogs
+	}
+	opts.MinLevel = q.Get("level")
+	return opts, oneOf(q, "level", logLevels...)
+}
+
+// oneOf checks a parameter that may be missing.
+func oneOf(q url.Values, name string, values ...string) error {
+	if v := q.Get(name); v != "" && !slices.Contains(values, v) {
+		return invalid(name, "%q is not one of %s", clip(v), strings.Join(values, ", "))
+	}
+	return nil
+}
+
 // lines reads lines of a build's log.
-func (s e2bBuildRoutes) lines(r *http.Request, id string, offset int) ([]buildLogBody, error) {
-	q := r.URL.Query()
-	limit, err := wholeNumber(q.Get("limit"), "limit")
-	if err != nil {
-		return nil, err
-	}
-	if limit == 0 || limit > maxBuildLogs {
-		limit = maxBuildLogs
-	}
+func (s e2bBuildRoutes) lines(r *http.Request, id string, opts carrel.BuildLogOptions) ([]buildLogBody, error) {
 	out := []buildLogBody{}
-	for l, err := range s.opts.Service.BuildLogs(r.Context(), id, carrel.BuildLogOptions{Offset: offset, Limit: limit, MinLevel: q.Get("level")}) {
+	for l, err := range s.opts.Service.BuildLogs(r.Context(), id, opts) {
 		if err != nil {
 			return nil, err
 		}
@@ -267,25 +286,26 @@ type buildLogsBody struct {
 
 // logs reads a build's log from a time on, in either direction.
 func (s e2bBuildRoutes) logs(w http.ResponseWriter, r *http.Request) error {
-	b, err := s.build(r)
-	if err != nil {
-		return err
-	}
 	q := r.URL.Query()
 	cursor, err := wholeNumber(q.Get("cursor"), "cursor")
 	if err != nil {
 		return err
 	}
-	limit, err := wholeNumber(q.Get("limit"), "limit")
+	opts, err := buildLogOptions(q)
+	for _, bad := range []error{err, oneOf(q, "direction", "forward", "backward"), oneOf(q, "source", "temporary", "persistent")} {
+		if bad != nil {
+			return bad
+		}
+	}
+	b, err := s.build(r)
 	if err != nil {
 		return err
 	}
-	if limit == 0 || limit > maxBuildLogs {
-		limit = maxBuildLogs
-	}
+	limit := opts.Limit
+	opts.Limit = 0
 	back := q.Get("direction") == "backward"
 	var all []buildLogBody
-	for l, err := range s.opts.Service.BuildLogs(r.Context(), b.ID, carrel.BuildLogOptions{MinLevel: q.Get("level")}) {
+	for l, err := range s.opts.Service.BuildLogs(r.Context(), b.ID, opts) {
 		if err != nil {
 			return err
 		}

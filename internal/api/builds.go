@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,13 +36,13 @@ func (s buildRoutes) start(w http.ResponseWriter, r *http.Request) error {
 	var spec carrel.BuildSpec
 	kind, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
-	case kind == "application/json":
+	case kind != "multipart/form-data":
 		if err := decodeStrict(w, r, &spec, false); err != nil {
 			return err
 		}
 	default:
-		if kind != "multipart/form-data" || params["boundary"] == "" {
-			return invalid("body", "a form with the parts options and context is needed, or JSON")
+		if params["boundary"] == "" {
+			return invalid("body", "the form names no boundary")
 		}
 		rc := http.NewResponseController(w)
 		form := multipart.NewReader(&patientReader{r: r.Body, rc: rc}, params["boundary"])
@@ -82,7 +83,9 @@ func readBuildOptions(form *multipart.Reader, spec *carrel.BuildSpec) error {
 	if err := checkDepth(raw); err != nil {
 		return invalid("options", "%s", err)
 	}
-	if err := json.Unmarshal(raw, spec); err != nil {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(spec); err != nil {
 		return describe(err)
 	}
 	return nil

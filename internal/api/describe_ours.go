@@ -99,7 +99,7 @@ var catalogOperations = map[string]openapi.Operation{
 
 // buildOperations describes our routes about builds.
 var buildOperations = map[string]openapi.Operation{
-	"POST" + ours + "/builds": {Tag: tagTemplates, Body: loose(carrel.BuildSpec{}), Answers: answers(202, carrel.Build{}),
+	"POST" + ours + "/builds": {Tag: tagTemplates, Body: strict(carrel.BuildSpec{}), Answers: answers(202, carrel.Build{}),
 		Summary: "Begin to build a template. With files, the request is a form: options, in JSON, and context, a tar stream."},
 	"GET" + ours + "/builds": {Tag: tagTemplates, Summary: "List the builds of the project, newest first.",
 		Query:   []openapi.Parameter{openapi.String("template"), openapi.String("state"), openapi.Integer("limit")},

@@ -19,6 +19,10 @@
 //	GET    /sandboxes/{id}/metrics   /sandboxes/metrics          resource use of sandboxes
 //	GET    /sandboxes/{id}/logs      /v2/sandboxes/{id}/logs     events of one sandbox
 //	GET    /templates  /v2/templates  /templates/{id}  /templates/aliases/{alias}   DELETE /templates/{id}
+//	POST   /v2/templates  /v3/templates                          begin a template; POST /v2/templates/{id}/builds/{build} starts it
+//	GET    /templates/{id}/files/{hash}                          where to upload the files of a COPY
+//	GET    /templates/{id}/builds/{build}/status?logsOffset&limit&level   GET /templates/{id}/builds/{build}/logs?cursor&limit&direction&level
+//	POST   /templates/tags  DELETE /templates/tags  GET /templates/{id}/tags   PATCH /templates/{id}  PATCH /v2/templates/{id}
 //	GET    /secrets?limit&nextToken  POST /secrets               the public data of secrets, by name; POST /secrets/{secretID} replaces a value
 //	GET    /secrets/{secretID}   DELETE /secrets/{secretID}      by ID or name
 //	GET    /teams                                                the only team
@@ -26,7 +30,7 @@
 //
 // Every error is {"code": int, "message": string} with the status as code: the SDKs read the body's
 // code, not the status. Where Carrel knows more, it adds the fields "kind", "field", "hint" and
-// "id". Routes for features of E2B that this build does not have (template builds, volumes, …)
+// "id". Routes for features of E2B that this build does not have (volumes, …)
 // answer 501 with a sentence that says so. They never succeed silently.
 //
 // E2B has two states. In answers and filters, a sandbox that is pausing, paused or resuming is

@@ -121,13 +121,14 @@ func (w *workshop) pack(ctx context.Context, sel bundle.Selection, missing bool,
 // keep keeps the files as a layer. Nothing of the network's rules stays in it.
 func (w *workshop) keep(ctx context.Context, key string) (carrel.Snapshot, error) {
 	if w.opens {
-		if err := w.cut(ctx); err != nil {
+		if _, err := w.order(ctx, bundle.Order{Distrust: true}); err != nil {
 			return carrel.Snapshot{}, err
 		}
 	}
 	sn, err := w.sandboxes.KeepLayer(ctx, w.id, key)
 	if w.opens {
-		err = errors.Join(err, w.join(ctx))
+		_, terr := w.order(ctx, bundle.Order{Trust: true})
+		err = errors.Join(err, terr)
 	}
 	return sn, err
 }

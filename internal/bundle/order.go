@@ -23,6 +23,9 @@ type Order struct {
 	Remove []string     `json:"remove,omitempty"`
 	// Settle kills every other process but the first.
 	Settle bool `json:"settle,omitempty"`
+	// Distrust takes the wire's authority out of the system's files, and Trust brings it back.
+	Distrust bool `json:"distrust,omitempty"`
+	Trust    bool `json:"trust,omitempty"`
 }
 
 // FetchOrder fetches a file from the network.
@@ -72,6 +75,10 @@ func Carry(ctx context.Context, text string, out io.Writer) error {
 		return MakeDir(o.Mkdir.Target, o.Mkdir.Owner)
 	case o.Fetch != nil:
 		return fetch(ctx, *o.Fetch)
+	case o.Distrust:
+		return distrust()
+	case o.Trust:
+		return trust()
 	case o.Settle:
 		err := syscall.Kill(-1, syscall.SIGKILL) // not the caller, and not the first process
 		if errors.Is(err, syscall.ESRCH) {

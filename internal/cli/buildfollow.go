@@ -19,6 +19,8 @@ type buildFollower struct {
 	quiet      bool
 	dockerfile string
 	begun      time.Time
+	id         string            // of the build
+	steps      int               // how many the build has; 0 is not known yet
 	lines      []carrel.BuildLog // kept while quiet, to show them if the build fails
 }
 
@@ -28,11 +30,13 @@ const keptLogLines = 50
 // run follows a build to its end and prints the result. If it is interrupted, it cancels the build.
 func (f *buildFollower) run(ctx context.Context, b carrel.Build) error {
 	var failed error
+	f.id = b.ID
 	for l, err := range f.svc.BuildLogs(ctx, b.ID, carrel.BuildLogOptions{Follow: true, MinLevel: "info"}) {
 		if err != nil {
 			failed = err
 			break
 		}
+		l.Message = f.number(ctx, l) + l.Message
 		f.show(l)
 	}
 	if ctx.Err() != nil {
@@ -71,6 +75,20 @@ func (f *buildFollower) show(l carrel.BuildLog) {
 }
 
 func (f *buildFollower) print(l carrel.BuildLog) { fmt.Fprintln(f.err, buildLine(l)) }
+
+// number is the number of the step that a line of the engine begins, as "[3/7] ".
+func (f *buildFollower) number(ctx context.Context, l carrel.BuildLog) string {
+	n, err := strconv.Atoi(l.Step)
+	if l.Source != "build" || l.Level != "info" || err != nil {
+		return ""
+	}
+	if f.steps == 0 {
+		if b, err := f.svc.GetBuild(ctx, f.id); err == nil {
+			f.steps = len(b.Steps)
+		}
+	}
+	return fmt.Sprintf("[%d/%d] ", n, max(n, f.steps))
+}
 
 // buildLine writes a line of a build's log for people. Output of a step is indented.
 func buildLine(l carrel.BuildLog) string {
@@ -116,7 +134,7 @@ func (f *buildFollower) result(ctx context.Context, b carrel.Build) error {
 	}
 	fmt.Fprintf(f.err, "built %s in %s: %d steps, %d of them from the cache\n", printable(b.Name), f.now().Sub(f.begun).Round(10*time.Millisecond),
 		len(b.Steps), cached)
-	fmt.Fprintln(f.out, b.TemplateID, t.Digest)
+	fmt.Fprintln(f.out, b.TemplateID, first(t.Digest, t.ID))
 	return nil
 }
 

@@ -27,6 +27,7 @@ const maxSecretBytes = 1 << 20
 type buildFlags struct {
 	file               string
 	args, secrets      []string
+	registries         []string
 	cpus               float64
 	memory, disk       int
 	minFree            int
@@ -48,7 +49,7 @@ that its .dockerignore leaves out; without PATH it is the current directory.
 
 Each step runs in a sandbox of its own, with the network that --allow, --policy and --internet
 give to it. A step that was done before on the same files is taken from the cache. The log of the
-steps goes to stderr, then the template's ID and digest to stdout. Ctrl-C cancels the build.
+steps goes to stderr, then the template's ID and its image's to stdout. Ctrl-C cancels the build.
 
 A CMD or an ENTRYPOINT of the Dockerfile becomes the start command, unless it is only a shell. A
 HEALTHCHECK becomes the ready command: the template is started once, and each sandbox goes on from
@@ -64,6 +65,7 @@ the moment in which the command succeeded. See docs/templates.md.`,
 	f.StringArrayVar(&how.args, "build-arg", nil, "KEY=VALUE of an ARG; KEY alone takes it from the environment (repeat)")
 	f.StringVar(&how.spec.Target, "target", "", "stage to build (default: the last)")
 	f.StringArrayVar(&how.secrets, "secret", nil, "id=NAME,src=FILE or id=NAME,env=VARIABLE for RUN --mount=type=secret (repeat)")
+	f.StringArrayVar(&how.registries, "registry", nil, "HOST=FILE with the credentials for a registry, as JSON: {type: registry|aws|gcp, …} (repeat)")
 	f.BoolVar(&how.spec.NoCache, "no-cache", false, "do every step, whatever the cache has")
 	f.StringArrayVar(&how.spec.Tags, "tag", nil, "tag of the template (default: default; repeat)")
 	f.Var((*cores)(&how.cpus), "cpus", "processor cores of the build's sandboxes and of the template's (default: the daemon's)")
@@ -92,6 +94,9 @@ func (a templateCommands) runBuild(c *cobra.Command, args []string, how *buildFl
 		return a.withExcerpt(text, err)
 	}
 	if err := how.fill(args[0], text); err != nil {
+		return err
+	}
+	if how.spec.Registries, err = a.registryLogins(how.registries); err != nil {
 		return err
 	}
 	if !how.quiet {
@@ -172,6 +177,26 @@ func (how *buildFlags) fill(name, text string) (err error) {
 		s.Network = &network
 	}
 	return err
+}
+
+// registryLogins reads HOST=FILE pairs.
+func (a templateCommands) registryLogins(pairs []string) (map[string]carrel.RegistryCredentials, error) {
+	var out map[string]carrel.RegistryCredentials
+	for _, p := range pairs {
+		host, file, ok := strings.Cut(p, "=")
+		if !ok || host == "" || file == "" {
+			return nil, usage(fmt.Errorf("--registry %q: write HOST=FILE", p))
+		}
+		own, err := (&registryLogin{file: file}).read(a.app)
+		if err != nil {
+			return nil, err
+		}
+		if out == nil {
+			out = map[string]carrel.RegistryCredentials{}
+		}
+		out[host] = *own
+	}
+	return out, nil
 }
 
 // buildArgs reads KEY=VALUE and KEY, whose value is in the environment. A KEY that the environment

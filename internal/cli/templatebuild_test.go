@@ -117,7 +117,7 @@ func TestTemplateBuild(t *testing.T) {
 	dir := project(t, "FROM debian\nARG A\nCOPY a /\nRUN make\n")
 	t.Setenv("FROM_ENV", "value of the environment")
 	b := &builder{end: ready, logs: []carrel.BuildLog{
-		{Level: "info", Source: "build", Message: "[1/2] COPY a / (cached)"}, {Level: "info", Source: "stdout", Message: "made\x1b[2J it\n"}}}
+		{Level: "info", Source: "build", Step: "1", Message: "CACHED COPY a /"}, {Level: "info", Source: "stdout", Message: "made\x1b[2J it\n"}}}
 	got := b.build(t.Context(), t, "template", "build", "web:v1", dir, "--build-arg", "A=1=2", "--build-arg", "FROM_ENV", "--build-arg", "NOT_THERE_AT_ALL",
 		"--target", "x", "--secret", "id=tok,src="+filepath.Join(dir, "secret.txt"), "--secret", "id=FROM_ENV", "--secret", "id=e,env=FROM_ENV", "--no-cache",
 		"--tag", "v2", "--cpus", "2", "--memory", "1G", "--disk", "2G", "--min-free-disk", "512M", "--start", "serve", "--ready", "check", "--timeout", "1h",
@@ -125,7 +125,7 @@ func TestTemplateBuild(t *testing.T) {
 	if got.code != 0 || got.out != "t1 sha256:abc\n" {
 		t.Fatalf("%+v", got)
 	}
-	for _, want := range []string{"[1/2] COPY a / (cached)\n", "    made?[2J it\n", "2 steps, 1 of them from the cache"} {
+	for _, want := range []string{"[1/2] CACHED COPY a /\n", "    made?[2J it\n", "2 steps, 1 of them from the cache"} {
 		if !strings.Contains(got.err, want) {
 			t.Errorf("no %q in\n%s", want, got.err)
 		}

@@ -33,9 +33,9 @@ ENV APP_VERSION=${VERSION:-none} APP_HOME=/srv/app
 USER root
 WORKDIR $APP_HOME
 COPY package.json ./
-COPY --from=deps /deps/packages packages
+COPY --from=deps /deps/packages /opt/packages
 RUN npm install --offline --install-links --no-audit --no-fund
-RUN pip3 install --no-index --break-system-packages --target /opt/py ./packages/wordpy
+RUN pip3 install --no-index --break-system-packages --target /opt/py /opt/packages/wordpy
 COPY --chown=user:user --chmod=u=rwX,go=rX src/ src/
 COPY --from=deps /deps/runs /deps/seen ./
 COPY <<run.sh <<'plain.txt' ./
@@ -61,7 +61,7 @@ CMD ["bash"]
 // projectContext are the files beside projectFile.
 func projectContext(t *testing.T) []byte {
 	return archive(t,
-		file{name: "package.json", content: `{"name":"app","version":"1.0.0","dependencies":{"wordjs":"file:./packages/wordjs"}}`},
+		file{name: "package.json", content: `{"name":"app","version":"1.0.0","dependencies":{"wordjs":"file:/opt/packages/wordjs"}}`},
 		file{name: "packages/wordjs/package.json", content: `{"name":"wordjs","version":"3.2.1","license":"MIT","main":"index.js"}`},
 		file{name: "packages/wordjs/index.js", content: "module.exports = 'from npm'\n"},
 		file{name: "packages/wordpy/pyproject.toml", content: "[build-system]\nrequires = []\nbuild-backend = \"backend\"\nbackend-path = [\".\"]\n"},
@@ -152,7 +152,7 @@ func wantPackages(t *testing.T, b *bench) {
 		found[p.Kind+" "+p.Name] = p.Version + " " + p.License
 	}
 	if found["npm wordjs"] != "3.2.1 MIT" || found["pypi wordpy"] != "1.5 " {
-		t.Errorf("the packages are %v", found)
+		t.Errorf("of %d packages, wordjs is %q and wordpy %q", len(found), found["npm wordjs"], found["pypi wordpy"])
 	}
 }
 

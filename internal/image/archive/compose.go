@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/image/erofs"
@@ -49,7 +48,7 @@ func (i Importer) Compose(ctx context.Context, base *os.File, changes io.Reader,
 	if err := t.complete(); err != nil {
 		return nil, Classify(op, err)
 	}
-	size, err := w.Finish(t.Root, time.Now())
+	size, err := w.Finish(t.Root, t.Root.Newest())
 	if err != nil {
 		return nil, Classify(op, err)
 	}
