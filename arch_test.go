@@ -62,6 +62,7 @@ var siblings = map[string][]string{
 	"internal/image/archive":  {"internal/image"},
 	"internal/image/registry": {"internal/image"},
 	"internal/image/hostbase": {"internal/image"},
+	"internal/image/debian":   {"internal/image"},
 }
 
 // shellUsers are the only packages outside the house of the simulated shell that may import it.
@@ -80,6 +81,8 @@ var confined = map[string][]string{
 	"k8s.io/client-go":                       {"internal/driver/kube"},
 	"github.com/erofs/go-erofs":              {"internal/image", "internal/tools/guestimage"},
 	"github.com/google/go-containerregistry": {"internal/image", "internal/tools/dist"},
+	"github.com/mikelolasagasti/xz":          {"internal/image/debian"},
+	"github.com/ProtonMail/go-crypto":        {"internal/tools/debianpins"},
 	"github.com/minio/minio-go":              {"internal/snapshot/s3"},
 	"github.com/coreos/go-systemd":           {"internal/daemon"},
 	"github.com/spf13/cobra":                 {"internal/cli", "internal/tools/manpages"},

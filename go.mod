@@ -6,6 +6,7 @@ require (
 	connectrpc.com/connect v1.21.1
 	github.com/BurntSushi/toml v1.4.1-0.20240526193622-a339e1f7089c
 	github.com/JohannesKaufmann/html-to-markdown/v2 v2.5.2
+	github.com/ProtonMail/go-crypto v1.3.0
 	github.com/aymanbagabas/go-udiff v0.4.1
 	github.com/bufbuild/protocompile v0.14.1
 	github.com/caddyserver/certmagic v0.25.6
@@ -25,6 +26,7 @@ require (
 	github.com/itchyny/timefmt-go v0.1.9
 	github.com/klauspost/compress v1.20.3
 	github.com/miekg/dns v1.1.73
+	github.com/mikelolasagasti/xz v1.0.1
 	github.com/minio/minio-go/v7 v7.1.0
 	github.com/moby/buildkit v0.26.3
 	github.com/moby/patternmatcher v0.6.1
@@ -70,7 +72,6 @@ require (
 	dario.cat/mergo v1.0.0 // indirect
 	github.com/JohannesKaufmann/dom v0.3.1 // indirect
 	github.com/Microsoft/go-winio v0.6.2 // indirect
-	github.com/ProtonMail/go-crypto v1.3.0 // indirect
 	github.com/caddyserver/zerossl v0.1.6 // indirect
 	github.com/cenkalti/backoff v2.2.1+incompatible // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect

@@ -16,8 +16,11 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
+// buildCalls are a Client's calls about builds and tags of templates.
+type buildCalls struct{ c *Client }
+
 // StartBuild implements carrel.Builder. It sends the options and then the context, in one request.
-func (c *Client) StartBuild(ctx context.Context, spec carrel.BuildSpec) (carrel.Build, error) {
+func (p buildCalls) StartBuild(ctx context.Context, spec carrel.BuildSpec) (carrel.Build, error) {
 	const op = "build template"
 	raw, err := json.Marshal(spec)
 	if err != nil {
@@ -34,14 +37,14 @@ func (c *Client) StartBuild(ctx context.Context, spec carrel.BuildSpec) (carrel.
 		_ = r.CloseWithError(errors.New("the daemon has answered"))
 		<-done
 	}()
-	resp, err := c.sendTyped(ctx, op, http.MethodPost, "/builds", nil, struct{ io.Reader }{r}, form.FormDataContentType())
+	resp, err := p.c.sendTyped(ctx, op, http.MethodPost, "/builds", nil, struct{ io.Reader }{r}, form.FormDataContentType())
 	if err != nil {
 		return carrel.Build{}, err
 	}
 	defer resp.Body.Close()
 	var b carrel.Build
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&b); err != nil {
-		return b, c.fail(ctx, op, err)
+		return b, p.c.fail(ctx, op, err)
 	}
 	return b, nil
 }
@@ -67,14 +70,14 @@ func writeBuild(form *multipart.Writer, options []byte, files io.Reader) error {
 }
 
 // GetBuild implements carrel.Builder.
-func (c *Client) GetBuild(ctx context.Context, id string) (carrel.Build, error) {
+func (p buildCalls) GetBuild(ctx context.Context, id string) (carrel.Build, error) {
 	var b carrel.Build
-	err := c.call(ctx, "get build", http.MethodGet, "/builds/"+url.PathEscape(id), nil, nil, &b)
+	err := p.c.call(ctx, "get build", http.MethodGet, "/builds/"+url.PathEscape(id), nil, nil, &b)
 	return b, err
 }
 
 // ListBuilds implements carrel.Builder.
-func (c *Client) ListBuilds(ctx context.Context, opts carrel.BuildListOptions) ([]carrel.Build, error) {
+func (p buildCalls) ListBuilds(ctx context.Context, opts carrel.BuildListOptions) ([]carrel.Build, error) {
 	q := url.Values{}
 	if opts.Template != "" {
 		q.Set("template", opts.Template)
@@ -86,24 +89,24 @@ func (c *Client) ListBuilds(ctx context.Context, opts carrel.BuildListOptions) (
 		q.Set("limit", strconv.Itoa(opts.Limit))
 	}
 	var all []carrel.Build
-	err := c.call(ctx, "list builds", http.MethodGet, "/builds", q, nil, &all)
+	err := p.c.call(ctx, "list builds", http.MethodGet, "/builds", q, nil, &all)
 	return all, err
 }
 
 // CancelBuild implements carrel.Builder.
-func (c *Client) CancelBuild(ctx context.Context, id string) (carrel.Build, error) {
+func (p buildCalls) CancelBuild(ctx context.Context, id string) (carrel.Build, error) {
 	var b carrel.Build
-	err := c.call(ctx, "cancel build", http.MethodPost, "/builds/"+url.PathEscape(id)+"/cancel", nil, nil, &b)
+	err := p.c.call(ctx, "cancel build", http.MethodPost, "/builds/"+url.PathEscape(id)+"/cancel", nil, nil, &b)
 	return b, err
 }
 
 // BuildLogs implements carrel.Builder. If a followed stream breaks, the client continues it after
 // the last line that came.
-func (c *Client) BuildLogs(ctx context.Context, id string, opts carrel.BuildLogOptions) iter.Seq2[carrel.BuildLog, error] {
+func (p buildCalls) BuildLogs(ctx context.Context, id string, opts carrel.BuildLogOptions) iter.Seq2[carrel.BuildLog, error] {
 	return func(yield func(carrel.BuildLog, error) bool) {
 		wait, connected := firstWait, false
 		for {
-			ok, done, err := c.buildLogStream(ctx, id, &opts, func(l carrel.BuildLog) bool {
+			ok, done, err := p.buildLogStream(ctx, id, &opts, func(l carrel.BuildLog) bool {
 				wait = firstWait
 				return yield(l, nil)
 			})
@@ -126,7 +129,7 @@ func (c *Client) BuildLogs(ctx context.Context, id string, opts carrel.BuildLogO
 
 // buildLogStream reads one connection's lines and counts them in opts.Offset. It reports whether
 // there was a connection and whether the stream is complete.
-func (c *Client) buildLogStream(ctx context.Context, id string, opts *carrel.BuildLogOptions, yield func(carrel.BuildLog) bool) (connected, done bool, err error) {
+func (p buildCalls) buildLogStream(ctx context.Context, id string, opts *carrel.BuildLogOptions, yield func(carrel.BuildLog) bool) (connected, done bool, err error) {
 	const op = "read build log"
 	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
@@ -144,7 +147,7 @@ func (c *Client) buildLogStream(ctx context.Context, id string, opts *carrel.Bui
 	if opts.Follow {
 		q.Set("follow", "true")
 	}
-	resp, err := c.send(ctx, op, http.MethodGet, "/builds/"+url.PathEscape(id)+"/logs", q, nil)
+	resp, err := p.c.send(ctx, op, http.MethodGet, "/builds/"+url.PathEscape(id)+"/logs", q, nil)
 	if err != nil {
 		return false, false, err
 	}
@@ -165,7 +168,7 @@ func (c *Client) buildLogStream(ctx context.Context, id string, opts *carrel.Bui
 		_, err := lines(&line)
 		switch {
 		case err != nil:
-			return true, false, c.fail(outer, op, err)
+			return true, false, p.c.fail(outer, op, err)
 		case line.End:
 			return true, true, nil
 		case line.Error != nil:
@@ -180,20 +183,20 @@ func (c *Client) buildLogStream(ctx context.Context, id string, opts *carrel.Bui
 }
 
 // TagTemplate implements carrel.Builder.
-func (c *Client) TagTemplate(ctx context.Context, target string, tags []string) (carrel.TemplateTag, error) {
+func (p buildCalls) TagTemplate(ctx context.Context, target string, tags []string) (carrel.TemplateTag, error) {
 	var t carrel.TemplateTag
-	err := c.call(ctx, "tag template", http.MethodPost, "/template-tags", nil, map[string]any{"target": target, "tags": tags}, &t)
+	err := p.c.call(ctx, "tag template", http.MethodPost, "/template-tags", nil, map[string]any{"target": target, "tags": tags}, &t)
 	return t, err
 }
 
 // UntagTemplate implements carrel.Builder.
-func (c *Client) UntagTemplate(ctx context.Context, nameOrID string, tags []string) error {
-	return c.call(ctx, "remove tag", http.MethodDelete, "/template-tags", nil, map[string]any{"name": nameOrID, "tags": tags}, nil)
+func (p buildCalls) UntagTemplate(ctx context.Context, nameOrID string, tags []string) error {
+	return p.c.call(ctx, "remove tag", http.MethodDelete, "/template-tags", nil, map[string]any{"name": nameOrID, "tags": tags}, nil)
 }
 
 // TemplateTags implements carrel.Builder.
-func (c *Client) TemplateTags(ctx context.Context, nameOrID string) ([]carrel.TemplateTag, error) {
+func (p buildCalls) TemplateTags(ctx context.Context, nameOrID string) ([]carrel.TemplateTag, error) {
 	var all []carrel.TemplateTag
-	err := c.call(ctx, "list tags", http.MethodGet, "/templates/"+url.PathEscape(nameOrID)+"/tags", nil, nil, &all)
+	err := p.c.call(ctx, "list tags", http.MethodGet, "/templates/"+url.PathEscape(nameOrID)+"/tags", nil, nil, &all)
 	return all, err
 }

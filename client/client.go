@@ -33,6 +33,7 @@ type Client struct {
 	mu    sync.Mutex
 	conns map[carrel.ID]*guest.Conn // kept so that connections stay warm between calls
 
+	buildCalls
 	catalogCalls
 }
 
@@ -68,6 +69,7 @@ func New(rawURL, key string, opts ...Option) (carrel.Service, error) {
 	}
 	base.Path = strings.TrimSuffix(base.Path, "/")
 	c := &Client{base: base, key: key, conns: map[carrel.ID]*guest.Conn{}}
+	c.buildCalls.c = c
 	c.catalogCalls.c = c
 	c.dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	for _, o := range opts {

@@ -62,7 +62,7 @@ const explainTime = 3 * time.Second
 func (c *Client) explainCut(id carrel.ID, cause error) *carrel.Error {
 	ctx, cancel := context.WithTimeout(context.Background(), explainTime)
 	defer cancel()
-	sb, err := c.Get(ctx, id)
+	sb, err := c.getSettled(ctx, id)
 	switch {
 	case carrel.KindOf(err) == carrel.NotFound:
 		ended := error(carrel.NotFound)
@@ -84,6 +84,35 @@ func (c *Client) explainCut(id carrel.ID, cause error) *carrel.Error {
 	}
 	return &carrel.Error{Kind: carrel.Unavailable, Err: fmt.Errorf("the connection broke: the sandbox is %s", sb.State),
 		Hint: "what ran in it goes on when it is resumed: carrel resume " + string(id)}
+}
+
+// Pauses of getSettled.
+const (
+	noticeTime = 200 * time.Millisecond // for the daemon to notice that a sandbox has ended
+	endingStep = 50 * time.Millisecond  // between two looks at a sandbox that is ending
+)
+
+// getSettled is Get for a sandbox that may have ended a moment ago. Only when it is gone does the
+// daemon say why. So getSettled waits for the end of one that is ending, and looks twice at one that
+// runs.
+func (c *Client) getSettled(ctx context.Context, id carrel.ID) (carrel.Sandbox, error) {
+	noticed := time.Now().Add(noticeTime)
+	for {
+		sb, err := c.Get(ctx, id)
+		switch {
+		case err != nil:
+			return sb, err
+		case sb.State == carrel.Stopping:
+		case sb.State == carrel.Running && time.Now().Before(noticed):
+		default:
+			return sb, nil
+		}
+		select {
+		case <-ctx.Done():
+			return sb, nil
+		case <-time.After(endingStep):
+		}
+	}
 }
 
 // forget drops the connections kept for a sandbox that is gone.

@@ -177,7 +177,7 @@ func TestBadInput(t *testing.T) {
 		{"ours: negative", "POST", "/carrel/v1/sandboxes", `{"timeout":-1}`, 400, "timeout", "timeout: -1ns is negative"},
 		{"ours: limits type", "POST", "/carrel/v1/sandboxes", `{"limits":{"memoryMB":"1"}}`, 400, "limits.memoryMB", ""},
 		{"ours: import name", "POST", "/carrel/v1/templates/import", `x`, 400, "name", "name: missing"},
-		{"ours: pull image", "POST", "/carrel/v1/templates/pull", `{"name":"a"}`, 400, "image", "image: missing"},
+		{"ours: pull image", "POST", "/carrel/v1/templates/pull", `{"image":"a"}`, 400, "name", "name: missing"},
 		{"ours: dial port", "GET", "/carrel/v1/sandboxes/" + boxID + "/dial/0", "", 400, "port", ""},
 		{"ours: dial plain", "GET", "/carrel/v1/sandboxes/" + boxID + "/dial/80", "", 426, "", ""},
 		{"ours: events", "GET", "/carrel/v1/events?after=x", "", 400, "after", ""},

@@ -80,8 +80,8 @@ var templateOperations = map[string]openapi.Operation{
 	"POST" + ours + "/templates/import": {Tag: tagTemplates, Summary: "Make a template from an archive: a root filesystem, or an image as docker save writes it.",
 		Query: []openapi.Parameter{openapi.Require(openapi.String("name"))}, Body: &openapi.Body{Media: openapi.Bytes},
 		Media: openapi.Lines, Answers: answers(200, jobLine{})},
-	"POST" + ours + "/templates/pull": {Tag: tagTemplates, Summary: "Make a template from an image in a registry.",
-		Body: strict(pullIn{}, "name", "image"), Media: openapi.Lines, Answers: answers(200, jobLine{})},
+	"POST" + ours + "/templates/pull": {Tag: tagTemplates, Summary: "Make a template from an image in a registry. Without an image, make the built-in template with that name.",
+		Body: strict(pullIn{}, "name"), Media: openapi.Lines, Answers: answers(200, jobLine{})},
 	"POST" + ours + "/templates/{name}/push": {Tag: tagTemplates, Summary: "Send a template to a registry, as an OCI image.",
 		Body: strict(carrel.PushOptions{}, "image"), Media: openapi.Lines, Answers: answers(200, jobLine{})},
 }

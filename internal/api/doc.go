@@ -103,7 +103,7 @@
 //	GET    /carrel/v1/templates/{name}/packages                  carrel.TemplatePackages; GET …/templates/{name}/diff?to: a list of carrel.FileChange
 //	GET    /carrel/v1/template-store/uses                        a list of carrel.TemplateUse
 //	POST   /carrel/v1/template-store/gc                          body: carrel.CollectOptions → carrel.Collected
-//	POST   /carrel/v1/templates/pull                             body: {name} and carrel.PullOptions; likewise
+//	POST   /carrel/v1/templates/pull                             body: {name} and carrel.PullOptions; likewise; without an image: the built-in template
 //	POST   /carrel/v1/templates/{name}/push                      body: carrel.PushOptions; likewise
 //
 // Each line of a job's answer is {"progress": …}. The last one is {"template": …}, {"pushed": …} or

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/access"
@@ -110,8 +111,10 @@ type Assembly struct {
 	authority  *pki.CA         // opens TLS on the wire
 	audit      *audit.Log      // of the wire
 	late       service.Late    // the service, for the wire
+	workshop   *workshop       // makes built-in templates; nil if there are none
 	door       hostdoor.Late   // requests from sandboxes to this host
 	guest      string          // the guest's image; "" if the drivers know it
+	collected  time.Time       // the last collection's end; of the goroutine that collects
 	guestCheck *guestCheck     // of that image; nil for none
 	keeperless bool            // no keeper is started
 	missing    []service.Check // drivers that could not be made
@@ -208,7 +211,8 @@ func (a *Assembly) openStores(ctx context.Context) (err error) {
 	}
 	a.closing(a.state.Close)
 	a.images, err = store.Open(ctx, store.Options{Dir: filepath.Join(a.cfg.DataDir, "templates"), CacheDir: a.cfg.CacheDir,
-		Registries: a.registries(), LayerCache: cmp.Or(a.cfg.Registries.LayerCache, -1), Logger: a.log})
+		Registries: a.registries(), LayerCache: cmp.Or(a.cfg.Registries.LayerCache, -1), Logger: a.log,
+		BuiltIns: a.builtIns(), NoFirstUse: a.cfg.NoFirstUse})
 	if err != nil {
 		return err
 	}
@@ -277,6 +281,9 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 		HostServices: a.opts.HostServices})
 	a.Access = access
 	a.late.Open(a.Service)
+	if err := a.clearWorkshop(ctx); err != nil {
+		return err
+	}
 	door := hostdoor.New(hostdoor.Options{
 		Inside: a.opts.Callers.Inside, Moments: access, Logger: a.log, Generation: a.Service.Generation, Tokens: a.Service.MintToken, Sandbox: access.Get,
 	})

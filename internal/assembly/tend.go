@@ -63,30 +63,44 @@ func (a *Assembly) prepare(ctx context.Context) {
 	}
 }
 
-// The pauses between two collections of unused snapshot content. A collection of a shared store
-// also reads other machines' manifests.
+// The pauses before a collection of unused snapshot content. Deletions come in groups, so a
+// collection waits a little after the first. A collection of a shared store also reads other
+// machines' manifests. The next collection waits collectRest times as long as the last one took.
 const (
-	collectEvery       = 15 * time.Minute
+	collectSoon       = 20 * time.Second
+	collectSoonShared = 5 * time.Minute
+	collectEvery      = 15 * time.Minute
+	collectRest       = 20
+	// collectSharedEvery is for the collections of a shared store that no deletion here caused.
 	collectSharedEvery = 6 * time.Hour
+	collectAtOnce      = 1 << 30 // bytes of unused content that don't wait
 )
 
-// collect removes content that no snapshot uses, from time to time, until ctx ends.
+// collect removes content that no snapshot uses, soon after deletions and from time to time, until
+// ctx ends.
 func (a *Assembly) collect(ctx context.Context) {
-	every := collectEvery
+	soon := collectSoon
 	if a.cfg.SnapshotStore != "" {
-		every = collectSharedEvery
+		soon = collectSoonShared
 	}
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(collectEvery)
 	defer tick.Stop()
+	var rest time.Duration
 	for {
+		left, _ := a.Snapshots.Unused()
 		select {
+		case <-left:
+			if !a.awaitMore(ctx, max(soon, rest)) {
+				return
+			}
 		case <-tick.C:
+			if a.cfg.SnapshotStore != "" && time.Since(a.collected) < collectSharedEvery {
+				continue
+			}
 		case <-ctx.Done():
 			return
 		}
-		if err := a.Service.CollectBuilds(ctx); err != nil && ctx.Err() == nil {
-			a.log.Warn("drop kept builds", "err", err, "hint", carrel.HintOf(err))
-		}
+		began := time.Now()
 		switch got, err := a.Snapshots.GC(ctx); {
 		case ctx.Err() != nil:
 		case err != nil:
@@ -94,5 +108,23 @@ func (a *Assembly) collect(ctx context.Context) {
 		case got.Freed > 0:
 			a.log.Info("collected unused snapshot content", "packs", got.Packs, "bytes", got.Freed)
 		}
+		a.collected, rest = time.Now(), collectRest*time.Since(began)
 	}
+}
+
+// awaitMore waits for more deletions, unless there is too much unused content already. It reports
+// whether ctx is still alive.
+func (a *Assembly) awaitMore(ctx context.Context, most time.Duration) bool {
+	end := time.Now().Add(most)
+	for time.Now().Before(end) {
+		if _, bytes := a.Snapshots.Unused(); bytes > collectAtOnce {
+			return ctx.Err() == nil
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(min(time.Second, time.Until(end))):
+		}
+	}
+	return true
 }

@@ -17,7 +17,7 @@ type templateCommands struct{ *app }
 func (a templateCommands) templateCommand() *cobra.Command {
 	c := &cobra.Command{Use: "template", Short: "Keep templates, the filesystems sandboxes start from", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.AddCommand(a.templateListCommand(), a.templateBuildCommand(), a.templateImportCommand(), a.templatePullCommand(), a.templatePushCommand(),
+	c.AddCommand(a.templateListCommand(), a.templateBuildCommand(), a.templateImportCommand(), a.templatePullCommand(), a.templatePushCommand(), a.templateGetCommand(),
 		a.templateInspectCommand(), a.templateStartCommand(), a.templateHistoryCommand(), a.templateTagCommand(), a.templateUntagCommand(),
 		a.templateTagsCommand(), a.templateDiffCommand(), a.templateSBOMCommand(), a.templateCollectCommand(), a.templateRemoveCommand())
 	return c
@@ -110,6 +110,43 @@ func (a templateCommands) templatePullCommand() *cobra.Command {
 	login.add(c)
 	c.Flags().StringVar(&platform, "platform", "", "this machine's platform, such as linux/amd64; others are refused")
 	return c
+}
+
+func (a templateCommands) templateGetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "get NAME…",
+		Short: "Make built-in templates ahead of their first use",
+		Long: "get makes built-in templates from Debian's packages ahead of their first use: debian, python, node, go, rust, java.\n" +
+			"It prints each template's digest. host is made from this machine's own tools.",
+		Example: "  carrel template get python\n  carrel create --template python",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			for _, name := range args {
+				err := a.getTemplate(c, name)
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// getTemplate makes one built-in template and prints its name and digest.
+func (a templateCommands) getTemplate(c *cobra.Command, name string) error {
+	return a.withService(c.Context(), func(svc carrel.Service) error {
+		bar := newBar(a.err)
+		t, err := svc.PullTemplate(c.Context(), name, "", bar.update)
+		bar.done()
+		if err != nil {
+			return err
+		}
+		if a.json {
+			return a.printJSON(t)
+		}
+		fmt.Fprintln(a.out, strings.TrimSpace(t.Name+" "+t.Digest))
+		return nil
+	})
 }
 
 // makeTemplate runs a job that makes a template, with progress on stderr.

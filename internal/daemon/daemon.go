@@ -318,7 +318,7 @@ func (d *Daemon) Close() error {
 func (d *Daemon) announcement() string { return filepath.Join(d.cfg.DataDir, "daemon.json") }
 
 func (d *Daemon) announce() error {
-	raw, err := json.Marshal(map[string]any{"url": d.url, "addr": d.listener.Addr().String(), "pid": os.Getpid()})
+	raw, err := json.Marshal(map[string]any{"url": d.url, "addr": d.listener.Addr().String(), "pid": os.Getpid(), "dir": d.cfg.DataDir})
 	if err == nil {
 		err = atomicfile.Write(d.announcement(), append(raw, '\n'), 0o600)
 	}

@@ -65,17 +65,24 @@ func private(name string) error {
 // when the process ends for any reason.
 func openDir(dir string) (*os.File, error) {
 	const op = "open data directory"
+	unusable := func(err error, hint string) error {
+		switch {
+		case errors.Is(err, unix.EROFS):
+			hint = "its filesystem is mounted read-only: mount it writable (a kernel also does that to a failing disk, see dmesg), or choose another directory with --data-dir"
+		case errors.Is(err, unix.ENOSPC):
+			hint = "its disk has no room or no inodes left (df, df -i): free some"
+		}
+		return &carrel.Error{Op: op, Kind: carrel.Unsupported, Field: "data-dir", Err: err, Hint: hint}
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, &carrel.Error{Op: op, Kind: carrel.Unsupported, Field: "data-dir", Err: err,
-			Hint: "choose one you may write to with --data-dir"}
+		return nil, unusable(err, "choose one you may write to with --data-dir")
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
-		return nil, &carrel.Error{Op: op, Kind: carrel.Unsupported, Field: "data-dir", Err: err,
-			Hint: "it must be a directory of this user's own"}
+		return nil, unusable(err, "it must be a directory of this user's own")
 	}
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, &carrel.Error{Op: op, Kind: carrel.Unsupported, Field: "data-dir", Err: err}
+		return nil, unusable(err, "this user must be able to write into it")
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close()

@@ -35,6 +35,9 @@ const DraftMark = HiddenMark + "build-"
 type Image struct {
 	carrel.Template
 	Path string // absolute path of the EROFS file
+	// Lent says that the image goes away after the sandbox it was made for. No copy or link of it
+	// is kept, and no sandbox is made ahead.
+	Lent bool
 }
 
 // Store keeps templates. All methods are safe for concurrent use. Names are 1–63 characters of a–z,
@@ -86,6 +89,9 @@ type Store interface {
 	PullBase(ctx context.Context, opts carrel.PullOptions, progress func(carrel.Progress)) (Image, error)
 	// Hidden returns the images that List does not show: bases of builds. Delete removes one.
 	Hidden() []Image
+	// Make makes the built-in template with a name ahead of its first use. Errors: NotFound,
+	// Unavailable (its parts can't be had).
+	Make(ctx context.Context, name string, progress func(carrel.Progress)) (Image, error)
 	// Files opens an image for reading single files. path is its EROFS file or a link to it.
 	// Errors: NotFound, Invalid (no such image).
 	Files(ctx context.Context, path string) (Files, error)

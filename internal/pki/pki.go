@@ -25,6 +25,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/atomicfile"
 )
 
@@ -63,20 +64,26 @@ func LoadOrCreate(dir, commonName string) (*CA, error) {
 	}
 	keyPEM, err := os.ReadFile(keyFile)
 	if err != nil {
-		return nil, err
+		return nil, damagedFiles(certFile, keyFile, err)
 	}
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
-		return nil, fmt.Errorf("authority in %s: %w", dir, err)
+		return nil, damagedFiles(certFile, keyFile, err)
 	}
 	cert, err := x509.ParseCertificate(pair.Certificate[0])
 	if err != nil {
-		return nil, fmt.Errorf("authority in %s: %w", dir, err)
+		return nil, damagedFiles(certFile, keyFile, err)
 	}
 	if time.Now().After(cert.NotAfter) {
 		return create(dir, certFile, keyFile, commonName)
 	}
 	return newCA(cert, pair.PrivateKey.(crypto.Signer), certPEM)
+}
+
+// damagedFiles is the error for files that hold no authority.
+func damagedFiles(certFile, keyFile string, err error) error {
+	return &carrel.Error{Kind: carrel.Invalid, Field: filepath.Base(certFile), Err: fmt.Errorf("%s and %s hold no certificate with its key: %w", certFile, keyFile, err),
+		Hint: "put both files back from a backup, or remove both to have a new authority made: all who trust the old one must then trust the new one"}
 }
 
 // New makes an authority that is stored nowhere.

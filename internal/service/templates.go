@@ -68,9 +68,17 @@ func (t *templates) PullImage(ctx context.Context, name string, opts carrel.Pull
 		return carrel.Template{}, err
 	}
 	defer pass.Done(nil)
-	img, err := t.opts.Images.Pull(ctx, name, opts, progress)
+	img, err := t.made(ctx, name, opts, progress)
 	t.templatesChanged()
 	return img.Template, err
+}
+
+// made pulls an image, or makes a built-in template if there is no image.
+func (t *templates) made(ctx context.Context, name string, opts carrel.PullOptions, progress func(carrel.Progress)) (image.Image, error) {
+	if opts.Image == "" {
+		return t.opts.Images.Make(ctx, name, progress)
+	}
+	return t.opts.Images.Pull(ctx, name, opts, progress)
 }
 
 // PushTemplate implements carrel.Registries.

@@ -57,6 +57,10 @@ func (cr *creator) plan(ctx context.Context, opts carrel.CreateOptions) (*plan, 
 	}
 	p := &plan{driver: drv, root: driver.Root{Image: img.Path}, egress: egress, ttl: ttl, owner: img.Project}
 	p.rec = cr.newRecord(opts, img, drv.Info().Tier, ttl)
+	if img.Lent {
+		p.lent = true
+		return p, nil
+	}
 	if p.rec.Root, p.root.Image, err = cr.roots.keepRoot(img); err != nil {
 		return nil, err
 	}

@@ -31,11 +31,13 @@ type trial struct {
 	ops     atomic.Int64
 	faults  int
 	tiers   []carrel.Tier
+	wanted  []content // of a copy's sandboxes, whose IDs are not known
 
 	mu         sync.Mutex
 	violations []string
 	notes      []string
 	cleanups   []func()
+	marks      map[string][]string // of data directories that were seen
 	skipped    string
 }
 
@@ -145,6 +147,21 @@ func runTrial(tb testing.TB, k kind, seed uint64, patch string) result {
 		_ = os.WriteFile(filepath.Join(t.dir, "violations.txt"), []byte(r.line+"\n"+join(r.violations)), 0o600)
 	}
 	return r
+}
+
+// rounds is how often a trial repeats its fault: n times, but once in the short form.
+func rounds(n int) int {
+	if testing.Short() {
+		return 1
+	}
+	return n
+}
+
+// together lets the tests of the short form run at the same time: they mostly wait.
+func together(t *testing.T) {
+	if testing.Short() {
+		t.Parallel()
+	}
 }
 
 func join(list []string) (out string) {

@@ -16,7 +16,7 @@ import (
 
 // programs are the programs of the template. The first is its shell.
 var programs = []string{"sh", "bash", "cat", "ls", "sleep", "head", "dd", "rm", "mkdir", "mv", "cp", "echo", "sync",
-	"chmod", "tr", "chown", "stat", "id", "seq", "wc", "touch", "sha256sum", "ln", "true"}
+	"chmod", "grep", "tr", "chown", "stat", "id", "seq", "wc", "touch", "sha256sum", "ln", "true"}
 
 // Archive writes the template as a tar file, and returns the file's name. The file is some
 // megabytes.

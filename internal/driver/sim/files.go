@@ -8,7 +8,7 @@ import (
 // entry converts a description from the filesystem to the agent's form. The agent wants the
 // requested path, not the resolved one.
 func entry(name string, i vfs.Info) agent.Entry {
-	return agent.Entry{Path: name, Size: i.Size, Mode: i.Mode, UID: i.UID, GID: i.GID, Modified: i.Modified, LinkTarget: i.Target}
+	return agent.Entry{Path: name, Size: i.Size, Mode: i.Mode, UID: i.UID, GID: i.GID, Links: i.Links, Modified: i.Modified, LinkTarget: i.Target}
 }
 
 // Stat implements agent.Filesystem.
@@ -96,6 +96,24 @@ func (s *system) RemoveAll(name string) error { return s.root().RemoveAll(name) 
 
 // Chown implements agent.Filesystem.
 func (s *system) Chown(name string, u agent.User) error { return s.root().Chown(name, u.UID, u.GID) }
+
+// CopyMode implements agent.Filesystem. The new file also gets the owner: an upload does not change
+// it here.
+func (s *system) CopyMode(from, to string) error {
+	i, err := s.root().Stat(from)
+	if err != nil {
+		return err
+	}
+	if err := s.root().Chmod(to, i.Mode.Perm()); err != nil {
+		return err
+	}
+	if attrs, err := s.root().Attrs(from); err == nil && len(attrs) > 0 {
+		if err := s.root().SetAttrs(to, attrs); err != nil {
+			return err
+		}
+	}
+	return s.root().Chown(to, i.UID, i.GID)
+}
 
 // SetAttrs implements agent.Filesystem.
 func (s *system) SetAttrs(name string, attrs map[string]string) error {

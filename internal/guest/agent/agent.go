@@ -77,6 +77,7 @@ type Agent struct {
 	settling settling
 	refusals refusals
 	trust    trust
+	uploads  uploads
 	handler  http.Handler
 }
 

@@ -285,7 +285,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-func TestAbortedUploadKeepsWhatArrived(t *testing.T) {
+func TestAbortedUploadLeavesNothing(t *testing.T) {
 	d := newDisk(t)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://"))
 	if err != nil {
@@ -300,7 +300,9 @@ func TestAbortedUploadKeepsWhatArrived(t *testing.T) {
 		t.Fatalf("answer: %q, %v", reply, err)
 	}
 	_ = conn.Close()
-	d.has("x", "half")
+	if names, err := os.ReadDir(d.home); err != nil || len(names) != 0 {
+		t.Errorf("left: %v, %v", names, err)
+	}
 }
 
 func TestMetadata(t *testing.T) {

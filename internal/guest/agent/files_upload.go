@@ -46,8 +46,8 @@ func refuseFault(what string, err error) *statusError {
 
 // upload serves POST /files: one file as the body, or any number in a form.
 //
-// Like envd it writes into the destination from the first byte on. So a file keeps its inode, its
-// links and its mode, and an upload that breaks off leaves the bytes that had arrived.
+// A file appears whole or not at all, and an upload that breaks off leaves the old one (see aside).
+// Here Carrel differs from envd, which writes into the destination from the first byte on.
 func (f *fileService) upload(w http.ResponseWriter, r *http.Request) {
 	q, u, ok := f.begin(w, r, signWrite)
 	if !ok {
@@ -199,8 +199,10 @@ func (up *upload) store(name string, src io.Reader) *statusError {
 	if err := up.f.a.ensureDirs(path.Dir(name), up.user); err != nil {
 		return refuseFault("error ensuring directories", err)
 	}
-	switch e, err := sys.Stat(name); {
+	old, err := sys.Stat(name)
+	switch e := old; {
 	case errors.Is(err, fs.ErrNotExist):
+		old = Entry{}
 	case err != nil:
 		return refuseFault("error getting file info", err)
 	case e.Mode.IsDir():
@@ -208,7 +210,7 @@ func (up *upload) store(name string, src io.Reader) *statusError {
 	case !e.Mode.IsRegular():
 		return refuse(http.StatusBadRequest, "path is not a regular file: %s", name)
 	}
-	file, err := sys.Create(name, up.user)
+	dst, err := up.f.a.openAside(name, old, up.user)
 	if err != nil {
 		if faultOf(err) == faultSpace {
 			return refuseFault("not enough inodes available", err)
@@ -216,15 +218,24 @@ func (up *upload) store(name string, src io.Reader) *statusError {
 		return refuseFault("error opening file", err)
 	}
 	buf := up.f.buffers.get()
-	_, err = copyChunks(file, src, *buf)
+	_, err = copyChunks(dst.file, src, *buf)
 	up.f.buffers.put(buf)
-	if cerr := file.Close(); err == nil {
+	if cerr := dst.file.Close(); err == nil {
 		err = cerr // a full disk may show only now
 	}
 	if err != nil {
+		dst.discard()
 		return up.refuseContents(err)
 	}
-	return up.storeMetadata(name)
+	if err := up.storeMetadata(dst.path()); err != nil {
+		dst.discard()
+		return err
+	}
+	if err := dst.commit(); err != nil {
+		dst.discard()
+		return up.refuseContents(err)
+	}
+	return nil
 }
 
 // refuseContents returns the error when a file's contents could not be received or written.

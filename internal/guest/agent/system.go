@@ -96,6 +96,8 @@ type Filesystem interface {
 	Remove(name string) error    // one file or empty directory
 	RemoveAll(name string) error // a missing one is no error
 	Chown(name string, u User) error
+	// CopyMode gives a new file the mode of another, and the attributes that programs have set.
+	CopyMode(from, to string) error
 	// SetAttrs replaces all user.e2b.* attributes of a file (names without the prefix); Attrs reads
 	// them.
 	SetAttrs(name string, attrs map[string]string) error
@@ -114,6 +116,7 @@ type Entry struct {
 	Size       int64
 	Mode       fs.FileMode
 	UID, GID   uint32
+	Links      int // names of the file; 0 if that is not known
 	Modified   time.Time
 	LinkTarget string // of a symbolic link
 }

@@ -138,9 +138,11 @@ func (s *filesystemService) WatchDir(ctx context.Context, req *connect.Request[f
 			if !ok {
 				return w.ended()
 			}
-			change := &filesystem.WatchDirResponse{Event: &filesystem.WatchDirResponse_Filesystem{Filesystem: w.event(c)}}
-			if err := send("filesystem event", change); err != nil {
-				return err
+			for _, c := range s.a.uploads.changes(c) {
+				change := &filesystem.WatchDirResponse{Event: &filesystem.WatchDirResponse_Filesystem{Filesystem: w.event(c)}}
+				if err := send("filesystem event", change); err != nil {
+					return err
+				}
 			}
 			keepalive.Reset(interval)
 		}

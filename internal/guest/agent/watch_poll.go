@@ -84,9 +84,11 @@ func (p *pollWatcher) run() {
 				p.fail(p.watch.ended())
 				return
 			}
-			if !p.add(p.watch.event(c)) {
-				_ = p.watch.w.Close() // p.err holds all that the client needs
-				return
+			for _, c := range p.watch.a.uploads.changes(c) {
+				if !p.add(p.watch.event(c)) {
+					_ = p.watch.w.Close() // p.err holds all that the client needs
+					return
+				}
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -58,7 +59,7 @@ func (*System) ReadDir(name string) ([]agent.Entry, error) {
 func entryOf(name string, info fs.FileInfo) agent.Entry {
 	e := agent.Entry{Path: name, Size: info.Size(), Mode: info.Mode(), Modified: info.ModTime()}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		e.UID, e.GID = st.Uid, st.Gid
+		e.UID, e.GID, e.Links = st.Uid, st.Gid, int(st.Nlink)
 	}
 	return e
 }
@@ -90,6 +91,31 @@ func (*System) Create(name string, u agent.User) (agent.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// CopyMode implements agent.Filesystem. It leaves out the bits that change a program's user: a write
+// clears them, too. Attributes that can't be copied are left out.
+func (*System) CopyMode(from, to string) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if err := os.Chmod(to, info.Mode().Perm()|info.Mode()&fs.ModeSticky); err != nil {
+		return err
+	}
+	list, err := grown(func(buf []byte) (int, error) { return unix.Listxattr(from, buf) })
+	if err != nil {
+		return nil
+	}
+	for full := range strings.SplitSeq(string(list), "\x00") {
+		if !strings.HasPrefix(full, "user.") && full != "system.posix_acl_access" {
+			continue
+		}
+		if value, err := readAttr(from, full); err == nil {
+			_ = unix.Setxattr(to, full, []byte(value), 0)
+		}
+	}
+	return nil
 }
 
 // openRegular opens a file and refuses one that is not regular. O_NONBLOCK has no effect on a

@@ -41,7 +41,12 @@ type Options struct {
 	MaxBytes   int64
 	MaxEntries int64
 	// Base says how to make the built-in base.
-	Base   hostbase.Options
+	Base hostbase.Options
+	// BuiltIns are more built-in templates.
+	BuiltIns []image.BuiltIn
+	// NoFirstUse makes them only by Make, and not at their first use.
+	NoFirstUse bool
+
 	Logger *slog.Logger
 	// Registries is the access to registries. Its Cache and Logger are the store's.
 	Registries registry.Config
@@ -56,7 +61,8 @@ type Options struct {
 type Store struct {
 	opts       Options
 	limits     archive.Limits
-	base       *base
+	base       *cached
+	builtIns   *builtIns
 	registries *registry.Client
 	lock       *os.File // DIR/.lock
 
@@ -65,7 +71,8 @@ type Store struct {
 
 	mu     sync.Mutex
 	byID   map[string]*entry
-	packed map[string]packed // templates as layers, by ID
+	lent   map[string]image.Image // by ID
+	packed map[string]packed      // templates as layers, by ID
 }
 
 var _ image.Store = (*Store)(nil)
@@ -121,9 +128,15 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, archive.Classify(op, err)
 	}
-	s := &Store{opts: opts, lock: lock, registries: registries, byID: map[string]*entry{}, packed: map[string]packed{}, base: newBase(opts),
-		limits: archive.Limits{MaxBytes: opts.MaxBytes, MaxEntries: opts.MaxEntries}}
-	if err := s.load(ctx); err != nil {
+	s := &Store{opts: opts, lock: lock, registries: registries, byID: map[string]*entry{}, lent: map[string]image.Image{}, packed: map[string]packed{}, base: newBase(opts),
+		builtIns: newBuiltIns(opts),
+		limits:   archive.Limits{MaxBytes: opts.MaxBytes, MaxEntries: opts.MaxEntries}}
+	err = s.load(ctx)
+	if err == nil {
+		err = s.openBuiltIns(ctx)
+	}
+	if err != nil {
+		_ = s.builtIns.close()
 		_ = lock.Close()
 		return nil, archive.Classify(op, err)
 	}
@@ -235,7 +248,7 @@ func removeTemplate(dir string) error {
 // Close releases the store. Images in use stay usable.
 func (s *Store) Close() error {
 	s.registries.Close()
-	return errors.Join(s.base.close(), closeOnce(s.lock))
+	return errors.Join(s.builtIns.close(), s.base.close(), closeOnce(s.lock))
 }
 
 func closeOnce(f *os.File) error {
@@ -245,9 +258,15 @@ func closeOnce(f *os.File) error {
 	return nil
 }
 
-// List returns all templates, by name.
+// List returns all templates, by name. A built-in template other than base and sim is in it once it
+// has been made.
 func (s *Store) List(ctx context.Context) ([]image.Image, error) {
 	all := []image.Image{s.base.listed(), simTemplate()}
+	for _, t := range s.builtIns.all {
+		if img := t.listed(); img.Path != "" {
+			all = append(all, img)
+		}
+	}
 	s.mu.Lock()
 	for _, t := range s.byID {
 		if !t.old && t.Tag == "" && !strings.HasPrefix(t.Name, image.HiddenMark) {
@@ -267,12 +286,16 @@ func (s *Store) ByID(id string) (carrel.Template, bool) {
 	case SimID:
 		return simTemplate().Template, true
 	}
+	if t := s.builtIns.find(id, ""); t != nil {
+		return t.listed().Template, true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t := s.find(id, ""); t != nil {
 		return t.Template, true
 	}
-	return carrel.Template{}, false
+	img, ok := s.lent[id]
+	return img.Template, ok
 }
 
 // find finds an image by its own ID, or by the lasting ID of its template and a tag. The caller
@@ -289,7 +312,9 @@ func (s *Store) find(id, tag string) *entry {
 	return nil
 }
 
-// Named implements image.Store.
+// Named implements image.Store. The names base and sim are reserved. Every other built-in template
+// comes last, after the project's own one and a public one of the default project: those had the
+// name first.
 func (s *Store) Named(project, name string) (carrel.Template, bool) {
 	switch name {
 	case image.Base:
@@ -297,6 +322,23 @@ func (s *Store) Named(project, name string) (carrel.Template, bool) {
 	case Sim:
 		return simTemplate().Template, true
 	}
+	if t, ok := s.ownNamed(project, name); ok {
+		return t, true
+	}
+	if t, ok := s.ownNamed(carrel.DefaultProject, name); ok && t.Public {
+		return t, true
+	}
+	if t := s.builtIns.find("", name); t != nil {
+		return t.listed().Template, true
+	}
+	if name == image.Host {
+		return s.base.listed().Template, true
+	}
+	return carrel.Template{}, false
+}
+
+// ownNamed describes the template with a name that a project made itself.
+func (s *Store) ownNamed(project, name string) (carrel.Template, bool) {
 	plain, tag, _ := strings.Cut(name, ":")
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -319,6 +361,16 @@ func (s *Store) Get(ctx context.Context, id string) (image.Image, error) {
 	case SimID:
 		return simTemplate(), nil
 	}
+	if t := s.builtIns.find(id, ""); t != nil {
+		img, err := s.builtIns.get(ctx, t, false, nil)
+		if err != nil {
+			return img, err
+		}
+		return s.intact(ctx, t.cached, img)
+	}
+	if img, ok := s.lentImage(id); ok {
+		return img, nil
+	}
 	s.mu.Lock()
 	t := s.find(id, "")
 	s.mu.Unlock()
@@ -339,11 +391,16 @@ func (s *Store) getBase(ctx context.Context) (image.Image, error) {
 	if err != nil {
 		return img, err
 	}
+	return s.intact(ctx, s.base, img)
+}
+
+// intact returns the image of a built-in template, and makes it again if it is damaged.
+func (s *Store) intact(ctx context.Context, b *cached, img image.Image) (image.Image, error) {
 	dir := filepath.Dir(img.Path)
-	err = s.checks.quick(ctx, dir)
+	err := s.checks.quick(ctx, dir)
 	if errors.Is(err, errDamaged) {
-		s.opts.Logger.Error("the base template is damaged, and is made again", "image", img.Path, "err", err)
-		img, err = s.base.remake(ctx, img)
+		s.opts.Logger.Error("a built-in template is damaged, and is made again", "template", img.Name, "image", img.Path, "err", err)
+		img, err = b.remake(ctx, img)
 		s.checks.forget(dir)
 	}
 	return img, archive.Classify("open template", err)
@@ -353,6 +410,9 @@ func (s *Store) getBase(ctx context.Context) (image.Image, error) {
 // that are damaged: a create from them is refused. It returns the number of damaged ones.
 func (s *Store) CheckImages(ctx context.Context, pause time.Duration) (bad int) {
 	images := []image.Image{s.base.listed()}
+	for _, t := range s.builtIns.all {
+		images = append(images, t.listed())
+	}
 	s.mu.Lock()
 	for _, t := range s.byID {
 		images = append(images, t.Image)

@@ -36,7 +36,15 @@ func (s *Store) GC(ctx context.Context) (snapshot.Collected, error) {
 	defer context.AfterFunc(s.ctx, cancel)()
 	g := &collector{s: s, manifests: map[carrel.SnapshotID]snapshot.BlobInfo{}, uses: map[string]packUse{}, users: map[string][]carrel.SnapshotID{},
 		foreign: map[string]bool{}, builds: map[string]bool{}}
+	s.mu.Lock()
+	unused := s.unused
+	s.mu.Unlock()
 	err := g.collect(ctx)
+	if err == nil {
+		s.mu.Lock()
+		s.unused -= unused
+		s.mu.Unlock()
+	}
 	s.saveCache()
 	return g.out, classify(op, "", err)
 }

@@ -66,6 +66,13 @@ func (s *Store) remove(ctx context.Context, id carrel.SnapshotID) error {
 	s.mu.Lock()
 	s.gone[id] = true
 	e.marked = true
+	if packed {
+		s.unused += max(e.added, 0)
+		select {
+		case s.junk <- struct{}{}:
+		default:
+		}
+	}
 	var trash string
 	if e.holders == 0 {
 		if e.hot {
@@ -85,6 +92,14 @@ func (s *Store) remove(ctx context.Context, id carrel.SnapshotID) error {
 		}
 	}
 	return nil
+}
+
+// Unused returns a channel that gets a value after deletions that left content for GC. bytes
+// estimates how much that is.
+func (s *Store) Unused() (left <-chan struct{}, bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.junk, s.unused
 }
 
 // markDeleted makes the deletion durable. It works without free room on the disk.

@@ -64,6 +64,7 @@ type Store struct {
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 	wake chan struct{}
+	junk chan struct{} // gets a value when content has become unused
 
 	mu      sync.Mutex
 	closed  bool
@@ -75,6 +76,7 @@ type Store struct {
 	pending []carrel.SnapshotID        // to be packed, oldest first
 	hot     int64                      // bytes of hot copies
 	packed  int64                      // bytes of packs
+	unused  int64                      // bytes of packs that deletions have left, at most
 }
 
 var _ snapshot.Store = (*Store)(nil)
@@ -131,7 +133,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Store{
-		opts: opts, log: opts.Log, bg: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+		opts: opts, log: opts.Log, bg: make(chan struct{}, 1), wake: make(chan struct{}, 1), junk: make(chan struct{}, 1),
 		entries: map[carrel.SnapshotID]*entry{}, drafts: map[carrel.SnapshotID]bool{}, claims: map[string]int64{},
 		gone: map[carrel.SnapshotID]bool{},
 	}

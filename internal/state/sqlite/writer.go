@@ -218,6 +218,15 @@ const (
 	codeFull    = 13
 )
 
+// SQLite's error codes for a file that other programs or the system keep from being used.
+const (
+	codePermission = 3
+	codeBusy       = 5
+	codeLocked     = 6
+	codeReadOnly   = 8
+	codeCantOpen   = 14
+)
+
 // failedWith reports whether SQLite returned one of these codes, or an extended form of one.
 func failedWith(err error, codes ...int) bool {
 	var e interface{ Code() int }
