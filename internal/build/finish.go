@@ -25,10 +25,11 @@ const readyPoll = 50 * time.Millisecond
 func (r *run) finish(ctx context.Context, m made) error {
 	b := r.j.public()
 	t := r.describe(b, m.config)
-	// The same layer and settings give an equal image. The layer's key would not do: a forced step
-	// gives other files under the same key.
-	t.Key = keyOf("build:"+m.image+string(m.layer), t.Env, t.User, t.WorkDir, t.Start, t.Entry, t.OnBuild, t.Ready, t.Labels, t.Limits)
-	img, made, err := r.image(ctx, m, t)
+	// The same layer gives an equal image. The step's key alone would not do: a forced step gives
+	// other files under the same key. Without a layer, the key names the base's content.
+	content := keyOf("build:"+m.image+string(m.layer), m.key)
+	t.Key = image.TwoKeys(content, keyOf("settings", t.Env, t.User, t.WorkDir, t.Start, t.Entry, t.OnBuild, t.Ready, t.Labels, t.Limits))
+	img, made, err := r.image(ctx, m, t, content)
 	if err != nil {
 		return err
 	}
@@ -37,7 +38,7 @@ func (r *run) finish(ctx context.Context, m made) error {
 	}
 	_ = failpoint.Hit(pointComposed)
 	var first image.Image
-	if err = r.start(ctx, img); err == nil {
+	if err = r.start(ctx, img, made); err == nil {
 		first, err = r.tag(ctx, img, t, b)
 	}
 	if made && first.ID != img.ID { // it failed, or an equal image has the name already
@@ -90,20 +91,23 @@ func (r *run) describe(b carrel.Build, c plan.Config) carrel.Template {
 
 // image returns the image of a result: an equal one that is there, or a new one under a name that
 // no list shows. made reports a new one.
-func (r *run) image(ctx context.Context, m made, t carrel.Template) (_ image.Image, made bool, err error) {
+func (r *run) image(ctx context.Context, m made, t carrel.Template, content string) (_ image.Image, made bool, err error) {
 	images := r.e.opts.Images
 	if !r.spec.NoCache {
 		if img, ok := images.Keyed(t.Project, t.Key); ok && !strings.HasPrefix(img.Name, image.DraftMark) {
 			return img, false, nil
 		}
 	}
+	hidden := t
+	hidden.Name, hidden.Of = image.DraftMark+r.j.public().ID, ""
+	if img, ok := r.link(ctx, m, hidden, content); ok {
+		return img, true, nil
+	}
 	done, err := r.e.opts.Sandboxes.EnterBuild(ctx, opBuild)
 	if err != nil {
 		return image.Image{}, false, err
 	}
 	defer done()
-	hidden := t
-	hidden.Name, hidden.Of = image.DraftMark+r.j.public().ID, ""
 	if m.layer == "" {
 		base, err := images.Get(ctx, m.image)
 		if err != nil {
@@ -123,9 +127,30 @@ func (r *run) image(ctx context.Context, m made, t carrel.Template) (_ image.Ima
 	return img, true, err
 }
 
+// link gives the image a template of equal content, if there is one: only the settings are new. Any
+// failure means that the image must be composed.
+func (r *run) link(ctx context.Context, m made, t carrel.Template, content string) (image.Image, bool) {
+	if r.spec.NoCache {
+		return image.Image{}, false
+	}
+	from := ""
+	if m.layer == "" {
+		from = m.image
+	}
+	if img, ok := r.e.opts.Images.WithContent(t.Project, content); ok {
+		from = img.ID
+	}
+	if from == "" {
+		return image.Image{}, false
+	}
+	img, err := r.e.opts.Images.Link(ctx, from, t)
+	return img, err == nil
+}
+
 // start runs the start command once, and waits until the ready command succeeds. Where memory can
-// be kept, every sandbox of the template goes on from there.
-func (r *run) start(ctx context.Context, img image.Image) error {
+// be kept, every sandbox of the template goes on from there. made says that the image is new; an
+// older one was tried by the build that made it.
+func (r *run) start(ctx context.Context, img image.Image, made bool) error {
 	if len(img.Start) == 0 && img.Ready == "" {
 		return nil
 	}
@@ -134,7 +159,7 @@ func (r *run) start(ctx context.Context, img image.Image) error {
 		return err
 	}
 	if !making {
-		if img.Ready == "" {
+		if img.Ready == "" || !made {
 			return nil
 		}
 		return r.tryReady(ctx, img)

@@ -47,6 +47,10 @@ func (e *Engine) NewBuild(ctx context.Context, spec carrel.BuildSpec) (carrel.Bu
 	if err != nil {
 		return carrel.Build{}, err
 	}
+	if err := j.save(); err != nil {
+		e.forget(j)
+		return carrel.Build{}, &carrel.Error{Op: opCreate, Kind: carrel.Internal, Err: err}
+	}
 	return j.public(), nil
 }
 
@@ -119,7 +123,7 @@ func (j *job) begin(spec carrel.BuildSpec) error {
 	return nil
 }
 
-// newBuild makes a build's record.
+// newBuild makes a build's record, which is not on the disk yet.
 func (e *Engine) newBuild(ctx context.Context, op string, spec carrel.BuildSpec) (*job, error) {
 	project := carrel.CallerOf(ctx).Project
 	name, tags, err := e.nameAndTags(op, spec)
