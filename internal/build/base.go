@@ -158,7 +158,7 @@ func configOf(t carrel.Template) plan.Config {
 		c.Labels = append(c.Labels, plan.Variable{Name: name, Value: t.Labels[name]})
 	}
 	if t.Ready != "" {
-		c.Ready = &plan.Ready{Command: t.Ready}
+		c.Ready = &plan.Ready{Command: t.Ready, Interval: t.ReadyCheck.Interval, Timeout: t.ReadyCheck.Timeout, Grace: t.ReadyCheck.Within}
 	}
 	return c
 }

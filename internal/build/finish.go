@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,14 @@ var identityFiles = []string{"etc/hostname", "etc/hosts", "etc/resolv.conf", "ru
 // readyPoll is the wait between two looks at a template's start.
 const readyPoll = 50 * time.Millisecond
 
+// How a ready command is tried, unless its template says so.
+const (
+	readyInterval = 200 * time.Millisecond
+	readyTry      = time.Minute
+	readyWithin   = 2 * time.Minute
+	readyMost     = 10 * time.Minute // whatever a template says
+)
+
 // finish makes the template of the last stage's result.
 func (r *run) finish(ctx context.Context, m made) error {
 	b := r.j.public()
@@ -28,7 +37,7 @@ func (r *run) finish(ctx context.Context, m made) error {
 	// The same layer gives an equal image. The step's key alone would not do: a forced step gives
 	// other files under the same key. Without a layer, the key names the base's content.
 	content := keyOf("build:"+m.image+string(m.layer), m.key)
-	t.Key = image.TwoKeys(content, keyOf("settings", t.Env, t.User, t.WorkDir, t.Start, t.Entry, t.OnBuild, t.Ready, t.Labels, t.Limits))
+	t.Key = image.TwoKeys(content, keyOf("settings", t.Env, t.User, t.WorkDir, t.Start, t.Entry, t.OnBuild, t.Ready, t.ReadyCheck, t.Labels, t.Limits))
 	img, made, err := r.image(ctx, m, t, content)
 	if err != nil {
 		return err
@@ -76,12 +85,16 @@ func (r *run) describe(b carrel.Build, c plan.Config) carrel.Template {
 	}
 	if c.Ready != nil {
 		t.Ready = c.Ready.Command
+		t.ReadyCheck = carrel.ReadyCheck{Interval: c.Ready.Interval, Timeout: c.Ready.Timeout}
+		if c.Ready.Grace > 0 {
+			t.ReadyCheck.Within = c.Ready.Grace + time.Duration(c.Ready.Retries)*c.Ready.Timeout
+		}
 	}
 	if r.spec.Start != "" {
 		t.Start, t.Entry = shellArgs(r.spec.Start), 0
 	}
 	if r.spec.Ready != "" {
-		t.Ready = r.spec.Ready
+		t.Ready, t.ReadyCheck = r.spec.Ready, carrel.ReadyCheck{}
 	}
 	if len(t.Start) == 0 {
 		t.Start = nil
@@ -186,9 +199,6 @@ func (r *run) start(ctx context.Context, img image.Image, made bool) error {
 	}
 }
 
-// readyTime is how long a start command may take until its ready command succeeds.
-const readyTime = 2 * time.Minute
-
 // tryReady runs the start and ready commands in a sandbox of their own, where no memory is kept.
 func (r *run) tryReady(ctx context.Context, img image.Image) error {
 	w, err := r.openWorkshop(ctx, img.ID, "")
@@ -204,17 +214,19 @@ func (r *run) tryReady(ctx context.Context, img image.Image) error {
 		_ = p.Close() // disconnects: it runs on
 	}
 	r.j.write(line(levelInfo, stepFinalize, "run the start command and wait until it is ready"))
-	end := time.Now().Add(readyTime)
+	within := min(cmp.Or(img.ReadyCheck.Within, readyWithin), readyMost)
+	end := time.Now().Add(within)
 	for {
-		res, err := w.inside.Run(ctx, carrel.Command{Args: []string{"/bin/sh", "-c", img.Ready}, User: img.User, Timeout: time.Minute})
+		res, err := w.inside.Run(ctx, carrel.Command{Args: []string{"/bin/sh", "-c", img.Ready}, Env: img.Env, User: img.User,
+			Dir: img.WorkDir, Timeout: min(cmp.Or(img.ReadyCheck.Timeout, readyTry), time.Until(end)+time.Second)})
 		if err == nil && res.ExitCode == 0 {
 			return nil
 		}
 		if time.Now().After(end) {
-			return &carrel.Error{Kind: carrel.TimedOut, Field: "ready", Err: fmt.Errorf("the ready command did not succeed within %v", readyTime)}
+			return &carrel.Error{Kind: carrel.TimedOut, Field: "ready", Err: fmt.Errorf("the ready command did not succeed within %v", within)}
 		}
 		select {
-		case <-time.After(4 * readyPoll):
+		case <-time.After(cmp.Or(img.ReadyCheck.Interval, readyInterval)):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

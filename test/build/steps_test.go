@@ -114,11 +114,26 @@ func TestFailures(t *testing.T) {
 // nothingLeft checks that no sandbox of a build is left.
 func (b *bench) nothingLeft() {
 	b.t.Helper()
-	page, err := b.List(b.t.Context(), carrel.ListOptions{})
+	page, err := b.List(b.t.Context(), carrel.ListOptions{Builds: true})
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	for _, sb := range page.Sandboxes {
 		b.t.Errorf("sandbox %s is left: %v", sb.ID, sb.Metadata)
 	}
+}
+
+// TestReadyCheck builds a template whose program never gets ready, with a health check that gives it
+// three seconds.
+func TestReadyCheck(t *testing.T) {
+	perTier(t, func(t *testing.T, b *bench) {
+		build, logs := b.build(carrel.BuildSpec{Name: "never", Dockerfile: `FROM template://small
+CMD while sleep 1; do :; done
+HEALTHCHECK --interval=1s --timeout=1s --start-period=1s --retries=1 CMD exit 7
+`})
+		if build.State != carrel.BuildError || build.Reason == nil || !strings.Contains(build.Reason.Message, "within 3s") {
+			t.Errorf("the build is %s: %+v\n%s", build.State, build.Reason, text(logs))
+		}
+		b.nothingLeft()
+	})
 }
