@@ -106,6 +106,7 @@ type Engine struct {
 	log     *slog.Logger
 	uploads uploads
 	caches  caches
+	tiers   tiers
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc

@@ -269,7 +269,7 @@ func (e *Engine) checkSpec(ctx context.Context, spec *carrel.BuildSpec) error {
 
 // tier chooses the tier of a build's sandboxes.
 func (e *Engine) tier(ctx context.Context, asked carrel.Tier) (carrel.Tier, error) {
-	tiers := e.opts.Tiers(ctx)
+	tiers := e.tiers.get(ctx, asked, e.opts.Tiers)
 	switch {
 	case asked == carrel.Sim:
 		return "", &carrel.Error{Op: opBuild, Kind: carrel.Unsupported, Field: "tier", Err: errors.New("simulated sandboxes run no real programs, so nothing can be built in them"),
