@@ -173,8 +173,5 @@ func keyOf(parent string, parts ...any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// userOf is the account that a configuration's processes run as.
-func userOf(c plan.Config) string {
-	user, _, _ := strings.Cut(c.User, ":")
-	return cmp.Or(user, "root")
-}
+// userOf is the account that a configuration's processes run as, perhaps with a group.
+func userOf(c plan.Config) string { return cmp.Or(c.User, "root") }
