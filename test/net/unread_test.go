@@ -30,7 +30,7 @@ type reader struct {
 
 // ask asks for a stream and reads the headers of the answer. Its own buffer is small, so that the
 // daemon holds what is not read.
-func ask(t *testing.T, h *house, sb *carrel.Sandbox, port int, method, path, kind, body string) reader {
+func ask(t *testing.T, h *house, sb carrel.Sandbox, port int, method, path, kind, body string) reader {
 	t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(h.URL, "http://"))
 	if err != nil {
