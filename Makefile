@@ -18,7 +18,7 @@ VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo 
 LDFLAGS     := -s -w -X github.com/carrel-dev/carrel/internal/version.Version=$(VERSION)
 GOBUILD     := $(GO) build -ldflags '$(LDFLAGS)'
 GUEST_IMAGE := internal/guest/guestbin/assets/guest.erofs
-GUEST_SRC   := $(shell find cmd/carrel-guest cmd/carrel-sudo internal/guest internal/tools/guestimage internal/version internal/rest -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
+GUEST_SRC   := $(shell find cmd/carrel-guest cmd/carrel-sudo internal/guest internal/bundle internal/tools/guestimage internal/version internal/rest -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
 BOX_STAGE   := internal/box/stagebin/assets/carrel-box
 BOX_SRC     := $(shell find cmd/carrel-box internal/box internal/linux internal/reexec internal/run internal/settings internal/policy internal/refusal internal/driver/driver.go -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
 SENTRY      := internal/driver/gvisor/sentrybin/assets/carrel-sentry.zst
@@ -43,7 +43,7 @@ CROSS       := $(GO) build -gcflags 'all=-N -l' -ldflags '-s -w' -o /dev/null
 # again in an empty root, where no loader is. Nor are the language interpreters: their work is in machine code of their own.
 # All the others run with it. Both in their short form: the whole of them is part of test-all.
 REAL        := ./internal/driver/gvisor ./test/crash ./test/fulldisk ./test/upgrade ./test/rootless ./test/time ./internal/daemon ./test/script ./internal/driver/ns ./internal/run/tier ./test/box ./test/embedded ./test/escape ./test/net \
-	./test/chaos ./local ./internal/driver/sim ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./internal/linux/cell ./internal/tools ./internal/tools/licenses
+	./test/chaos ./test/build ./test/builtin ./test/datadir ./test/registry ./local ./internal/driver/sim ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./internal/linux/cell ./internal/tools ./internal/tools/licenses
 PLAIN        = $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|shell/test|shell/internal)(/|$$)' | grep -v 'carrel-dev/carrel/bench' | grep -vE '/(internal/box$$|shell/codemode|shell/tools/(script|sqlite|git|data))')
 
 .PHONY: chaos play dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim
@@ -234,7 +234,7 @@ bare:
 # The peers that it is measured beside. Those from npm are fetched by the bench itself; what can't be had is left out.
 need-bench: need
 	@internal/tools/need.sh node npm bash git python3 venv || true
-	@internal/tools/need.sh bwrap runc socat rg || echo "bench: goes on without those" >&2
+	@internal/tools/need.sh bwrap runc socat rg buildah || echo "bench: goes on without those" >&2
 
 bench: need-bench build
 	bin/carrel bench $(BENCH)

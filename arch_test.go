@@ -35,7 +35,7 @@ var floors = []struct {
 		"internal/driver", "internal/driver/drivertest", "internal/driver/hosted", "internal/guest", "internal/image", "internal/state",
 		"internal/snapshot", "internal/snapshot/blobtest", "internal/policy", "internal/linux/tap",
 		"internal/box", "internal/settings",
-		"internal/callback", "internal/scaling", "internal/build/plan",
+		"internal/callback", "internal/scaling", "internal/build/plan", "internal/bundle",
 	}},
 	{3, []string{
 		"internal/driver/sim", "internal/driver/gvisor", "internal/driver/ns", "internal/seatbelt", "internal/guest/agent", "internal/guest/oshost",
@@ -44,7 +44,7 @@ var floors = []struct {
 		"internal/state/sqlite", "internal/state/memory",
 		"internal/snapshot/disk", "internal/snapshot/apart", "internal/snapshot/s3", "internal/snapshot/store",
 		"internal/vault", "internal/identity", "internal/audit", "internal/certs",
-		"internal/build/dockerfile", "internal/catalog", "internal/image/debian",
+		"internal/build/dockerfile", "internal/build/buildcontext", "internal/catalog", "internal/image/debian",
 	}},
 	{4, []string{"internal/service", "internal/access", "internal/build"}},
 	{5, []string{"internal/api", "internal/gateway", "internal/hostdoor", "internal/sshdoor", "internal/dashboard", "client"}},
@@ -62,6 +62,7 @@ var siblings = map[string][]string{
 	"internal/image/archive":  {"internal/image"},
 	"internal/image/registry": {"internal/image"},
 	"internal/image/hostbase": {"internal/image"},
+	"internal/image/debian":   {"internal/image"},
 }
 
 // shellUsers are the only packages outside the house of the simulated shell that may import it.
@@ -80,12 +81,16 @@ var confined = map[string][]string{
 	"k8s.io/client-go":                       {"internal/driver/kube"},
 	"github.com/erofs/go-erofs":              {"internal/image", "internal/tools/guestimage"},
 	"github.com/google/go-containerregistry": {"internal/image", "internal/tools/dist"},
+	"github.com/mikelolasagasti/xz":          {"internal/image/debian"},
+	"github.com/ProtonMail/go-crypto":        {"internal/tools/debianpins"},
 	"github.com/minio/minio-go":              {"internal/snapshot/s3"},
 	"github.com/coreos/go-systemd":           {"internal/daemon"},
 	"github.com/spf13/cobra":                 {"internal/cli", "internal/tools/manpages"},
 	"github.com/caddyserver/certmagic":       {"internal/certs"},
 	"golang.org/x/crypto/ssh":                {"internal/sshdoor", "internal/cli"},
 	"github.com/pkg/sftp":                    {"internal/sshdoor"},
+	"github.com/moby/buildkit":               {"internal/build/dockerfile"},
+	"github.com/moby/patternmatcher":         {"internal/build"},
 	"github.com/tetratelabs/wazero":          {"shell/tools/script"},
 	"github.com/modelcontextprotocol/go-sdk": {"shell/codemode", "internal/run/simshell"},
 	"mvdan.cc/sh":                            {"shell"},

@@ -17,6 +17,8 @@ type Extras interface {
 	Tracer
 	SSHAccess
 	Checks
+	Builder
+	Catalog
 	Registries
 }
 
@@ -30,6 +32,8 @@ type NoExtras struct {
 	NoTracer
 	NoSSHAccess
 	NoChecks
+	NoBuilder
+	NoCatalog
 	NoRegistries
 }
 

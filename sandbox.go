@@ -101,16 +101,19 @@ type CreateOptions struct {
 
 // Sandbox is the service's knowledge of one sandbox at one moment.
 type Sandbox struct {
-	ID       ID                `json:"id"`
-	Name     string            `json:"name,omitempty"`    // extra name in its project
-	Project  string            `json:"project,omitempty"` // whose it is
-	Template string            `json:"template"`          // the template's ID
-	Alias    string            `json:"alias,omitempty"`   // the template's name, if it has one
-	Tier     Tier              `json:"tier"`
-	State    State             `json:"state"`
-	Limits   Limits            `json:"limits"`
-	Metadata map[string]string `json:"metadata,omitempty"`
-	Network  Network           `json:"network"`
+	ID       ID     `json:"id"`
+	Name     string `json:"name,omitempty"`    // extra name in its project
+	Project  string `json:"project,omitempty"` // whose it is
+	Template string `json:"template"`          // the template's ID
+	Alias    string `json:"alias,omitempty"`   // the template's name, if it has one
+	// TemplateOf is the lasting ID of a template that was built; Template is then the ID of the one
+	// build that the sandbox was made from.
+	TemplateOf string            `json:"templateOf,omitempty"`
+	Tier       Tier              `json:"tier"`
+	State      State             `json:"state"`
+	Limits     Limits            `json:"limits"`
+	Metadata   map[string]string `json:"metadata,omitempty"`
+	Network    Network           `json:"network"`
 	// Tokens are the identity tokens that the sandbox may have.
 	Tokens  map[string]TokenSpec `json:"tokens,omitempty"`
 	Started time.Time            `json:"started"`
@@ -228,6 +231,11 @@ type Template struct {
 	WorkDir string            `json:"workDir,omitempty"` // default working directory; "" is the user's home
 	Labels  map[string]string `json:"labels,omitempty"`  // of the image that it was made from
 	Start   []string          `json:"start,omitempty"`   // the image's entrypoint and command, or their replacement
+	// Entry is how many of Start's words are the image's entrypoint, before which no CMD of a
+	// Dockerfile that begins from it goes.
+	Entry int `json:"entry,omitempty"`
+	// OnBuild are instructions that a Dockerfile which begins from it carries out first.
+	OnBuild []string `json:"onBuild,omitempty"`
 	// Ready is a shell command that succeeds once the program of Start is ready. With it, the
 	// service starts the template once, takes a snapshot, and begins each sandbox from there.
 	Ready string `json:"ready,omitempty"`
@@ -238,6 +246,23 @@ type Template struct {
 	Project string `json:"project,omitempty"`
 	// Public lets every project make sandboxes from it.
 	Public bool `json:"public,omitempty"`
+	// Of is the lasting ID of a template that was built. Each build of it is an image with an ID of
+	// its own; all have the same Of.
+	Of    string `json:"of,omitempty"`
+	Build string `json:"build,omitempty"` // the build that made it
+	Tag   string `json:"tag,omitempty"`   // "" is the default one
+	Key   string `json:"key,omitempty"`   // equal builds have equal keys
+	// Limits are those of the template's sandboxes, unless a request names others. Zero fields are
+	// the service's defaults.
+	Limits Limits `json:"limits,omitzero"`
+}
+
+// LastingID returns the ID by which callers know the template.
+func (t Template) LastingID() string {
+	if t.Of != "" {
+		return t.Of
+	}
+	return t.ID
 }
 
 // TemplateUpdate changes how a template starts and who may use it. A nil field changes nothing.

@@ -61,7 +61,9 @@ type Templates interface {
 	// filesystem, an OCI layout or a docker-save archive, plain or compressed.
 	// progress, which may be nil, is called now and then.
 	ImportTemplate(ctx context.Context, name string, archive io.Reader, progress func(Progress)) (Template, error)
-	// PullTemplate makes a template from an image in a registry.
+	// PullTemplate makes a template from an image in a registry. Without an image it makes the
+	// built-in template with that name ahead of its first use. Errors: Invalid, NotFound (no such
+	// image, or no such built-in template), Unavailable (the registry or mirror is away).
 	PullTemplate(ctx context.Context, name, image string, progress func(Progress)) (Template, error)
 	// UpdateTemplate changes how a template starts. Errors: NotFound, Invalid, Forbidden
 	// (a built-in one).
@@ -73,7 +75,7 @@ type Templates interface {
 
 // Progress says how far a long job is.
 type Progress struct {
-	Stage string `json:"stage"`           // "pull", "unpack", "write", "pack", "push"
+	Stage string `json:"stage"`           // "pull", "fetch", "unpack", "configure", "write", "pack", "push"
 	Done  int64  `json:"done"`            // bytes
 	Total int64  `json:"total,omitempty"` // bytes; 0 when not known
 }

@@ -16,12 +16,12 @@ import (
 //  1. A text of the form of a snapshot ID means the snapshot with that ID, and nothing else.
 //  2. A text of the form of a template ID means the template with that ID.
 //  3. A name means the built-in template of that name, then the template of the caller's
-//     project, then a public one of the default project.
+//     project, then a public one of the default project. A tag of a template follows its name or
+//     its ID: name:tag.
 //  4. A name, or name:tag, means the snapshot of the caller's project that has it.
 //
 // Templates and snapshots that the caller may not use are ignored, as if they did not exist. The
-// tags default and latest mean the name itself (see [TemplateRef.Plain]). Templates have no other
-// tags, so a text with another tag can only be a snapshot's name.
+// tags default and latest mean the name itself (see [TemplateRef.Plain]).
 type TemplateRef struct {
 	kind RefKind
 	name string // without the tag
@@ -35,7 +35,7 @@ type RefKind string
 const (
 	// RefName is a name without a tag: of a template or of a snapshot.
 	RefName RefKind = "name"
-	// RefTagged is name:tag: a snapshot's name, or a template's with the tag default or latest.
+	// RefTagged is name:tag, of a template or of a snapshot.
 	RefTagged RefKind = "name:tag"
 	// RefTemplateID has the form of a template ID. It may still be a name.
 	RefTemplateID RefKind = "template ID"

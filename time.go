@@ -49,6 +49,7 @@ const (
 	CauseRollback Cause = "rollback" // what a rollback left behind
 	CausePromote  Cause = "promote"  // the last moment in its old tier
 	CauseTemplate Cause = "template" // a template's own start; no list shows it
+	CauseBuild    Cause = "build"    // files after a step of a build; no list shows it
 )
 
 // Snapshot is a saved moment of a sandbox. A sandbox can go back to it, and new ones can begin from

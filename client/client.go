@@ -32,6 +32,9 @@ type Client struct {
 
 	mu    sync.Mutex
 	conns map[carrel.ID]*guest.Conn // kept so that connections stay warm between calls
+
+	buildCalls
+	catalogCalls
 }
 
 var _ carrel.Service = (*Client)(nil)
@@ -66,6 +69,8 @@ func New(rawURL, key string, opts ...Option) (carrel.Service, error) {
 	}
 	base.Path = strings.TrimSuffix(base.Path, "/")
 	c := &Client{base: base, key: key, conns: map[carrel.ID]*guest.Conn{}}
+	c.buildCalls.c = c
+	c.catalogCalls.c = c
 	c.dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	for _, o := range opts {
 		o(c)
@@ -136,19 +141,21 @@ func (c *Client) call(ctx context.Context, op, method, path string, query url.Va
 // send sends a request; an answer of 400 or above is an error. The caller closes
 // the body.
 func (c *Client) send(ctx context.Context, op, method, path string, query url.Values, body any) (*http.Response, error) {
-	var reader io.Reader
-	contentType := ""
 	switch b := body.(type) {
 	case nil:
+		return c.sendTyped(ctx, op, method, path, query, nil, "")
 	case io.Reader:
-		reader, contentType = b, "application/octet-stream"
-	default:
-		raw, err := json.Marshal(b)
-		if err != nil {
-			return nil, &carrel.Error{Op: op, Kind: carrel.Invalid, Err: err}
-		}
-		reader, contentType = strings.NewReader(string(raw)), "application/json"
+		return c.sendTyped(ctx, op, method, path, query, b, "application/octet-stream")
 	}
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Invalid, Err: err}
+	}
+	return c.sendTyped(ctx, op, method, path, query, strings.NewReader(string(raw)), "application/json")
+}
+
+// sendTyped is send for a body whose type is known. reader may be nil.
+func (c *Client) sendTyped(ctx context.Context, op, method, path string, query url.Values, reader io.Reader, contentType string) (*http.Response, error) {
 	u := *c.base
 	u.RawPath = u.EscapedPath() + "/carrel/v1" + path
 	var err error

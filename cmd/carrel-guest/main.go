@@ -6,6 +6,8 @@
 // the sandbox. Like fork, this returns in each copy that is made from the snapshot: the sandbox
 // that asked gets the snapshot's id, a restored one its generation.
 //
+// As "carrel-guest bundle" it packs and unpacks files for a build (package bundle).
+//
 // As "carrel-guest token" it asks the host for one of the sandbox's identity tokens and prints it.
 //
 // It listens before it does anything else. The host may connect from the first millisecond, and its
@@ -34,6 +36,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/carrel-dev/carrel/internal/bundle"
 	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/guest/agent"
 	"github.com/carrel-dev/carrel/internal/guest/oshost"
@@ -85,6 +88,13 @@ func main() {
 	}
 	if len(os.Args) > 1 && os.Args[1] == "token" {
 		if err := token(os.Args[2:], os.Stdout); err != nil {
+			report(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if len(os.Args) == 3 && os.Args[1] == "bundle" {
+		if err := bundle.Carry(context.Background(), os.Args[2], os.Stdout); err != nil {
 			report(os.Stderr, err)
 			os.Exit(1)
 		}

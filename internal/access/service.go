@@ -17,6 +17,12 @@ type Core interface {
 	carrel.Pools
 	carrel.Checks
 	carrel.Registries
+	// TemplatePackages and TemplateChanges are those of [carrel.Catalog].
+	TemplatePackages(ctx context.Context, nameOrID string) (carrel.TemplatePackages, error)
+	TemplateChanges(ctx context.Context, from, to string) ([]carrel.FileChange, error)
+	// TemplateUses and CollectTemplates are those of [carrel.Catalog] for one project; "" is all.
+	TemplateUses(ctx context.Context, project string) ([]carrel.TemplateUse, error)
+	CollectTemplates(ctx context.Context, project string, opts carrel.CollectOptions) (carrel.Collected, error)
 	// Project returns the project of a sandbox that lives or ended lately. It wakes nothing.
 	Project(id carrel.ID) (project string, known bool)
 	// PastProject is Project, also for a sandbox that ended longer ago, as long as that is known.
@@ -50,6 +56,8 @@ type Options struct {
 	Traces func(id carrel.ID) []carrel.Trace
 	// SSHKeys are the keys of all projects.
 	SSHKeys Keys
+	// Builds makes templates step by step.
+	Builds Builds
 	// HostServices says who may open services of this machine to sandboxes.
 	HostServices HostServices
 	// Nobody is the caller for a context without one. The zero Caller may do nothing.
@@ -69,6 +77,9 @@ func New(opts Options) *Service {
 	}
 	if opts.Audits == nil {
 		opts.Audits = carrel.NoAudits{}
+	}
+	if opts.Builds == nil {
+		opts.Builds = noBuilds{}
 	}
 	return &Service{opts}
 }

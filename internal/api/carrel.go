@@ -42,6 +42,8 @@ func (s *Server) carrelRoutes() {
 	s.handle("POST"+v1+"/templates/{name}/push", s.pushTemplate)
 	momentRoutes{s}.add(v1)
 	outputRoutes{s}.add(v1)
+	buildRoutes{s}.add(v1)
+	catalogRoutes{s}.add(v1)
 	s.programRoutes(v1)
 	s.sshKeyRoutes(v1)
 	s.auditRoutes()

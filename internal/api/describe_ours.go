@@ -80,10 +80,40 @@ var templateOperations = map[string]openapi.Operation{
 	"POST" + ours + "/templates/import": {Tag: tagTemplates, Summary: "Make a template from an archive: a root filesystem, or an image as docker save writes it.",
 		Query: []openapi.Parameter{openapi.Require(openapi.String("name"))}, Body: &openapi.Body{Media: openapi.Bytes},
 		Media: openapi.Lines, Answers: answers(200, jobLine{})},
-	"POST" + ours + "/templates/pull": {Tag: tagTemplates, Summary: "Make a template from an image in a registry.",
-		Body: strict(pullIn{}, "name", "image"), Media: openapi.Lines, Answers: answers(200, jobLine{})},
+	"POST" + ours + "/templates/pull": {Tag: tagTemplates, Summary: "Make a template from an image in a registry. Without an image, make the built-in template with that name.",
+		Body: strict(pullIn{}, "name"), Media: openapi.Lines, Answers: answers(200, jobLine{})},
 	"POST" + ours + "/templates/{name}/push": {Tag: tagTemplates, Summary: "Send a template to a registry, as an OCI image.",
 		Body: strict(carrel.PushOptions{}, "image"), Media: openapi.Lines, Answers: answers(200, jobLine{})},
+}
+
+// catalogOperations describes our routes about what is in templates and what uses them.
+var catalogOperations = map[string]openapi.Operation{
+	"GET" + ours + "/templates/{name}/packages": {Tag: tagTemplates, Summary: "List the packages that are installed in a template.",
+		Answers: answers(200, carrel.TemplatePackages{})},
+	"GET" + ours + "/templates/{name}/diff": {Tag: tagTemplates, Summary: "List the files that differ between two templates.",
+		Query: []openapi.Parameter{openapi.Require(openapi.String("to"))}, Answers: answers(200, []carrel.FileChange{})},
+	"GET" + ours + "/template-store/uses": {Tag: tagTemplates, Summary: "Count what lies on each image.", Answers: answers(200, []carrel.TemplateUse{})},
+	"POST" + ours + "/template-store/gc": {Tag: tagTemplates, Summary: "Remove the caches of builds.",
+		Body: strict(carrel.CollectOptions{}), Answers: answers(200, carrel.Collected{})},
+}
+
+// buildOperations describes our routes about builds.
+var buildOperations = map[string]openapi.Operation{
+	"POST" + ours + "/builds": {Tag: tagTemplates, Body: strict(carrel.BuildSpec{}), Answers: answers(202, carrel.Build{}),
+		Summary: "Begin to build a template. With files, the request is a form: options, in JSON, and context, a tar stream."},
+	"GET" + ours + "/builds": {Tag: tagTemplates, Summary: "List the builds of the project, newest first.",
+		Query:   []openapi.Parameter{openapi.String("template"), openapi.String("state"), openapi.Integer("limit")},
+		Answers: answers(200, []carrel.Build{})},
+	"GET" + ours + "/builds/{id}":         {Tag: tagTemplates, Summary: "Tell about one build.", Answers: answers(200, carrel.Build{})},
+	"POST" + ours + "/builds/{id}/cancel": {Tag: tagTemplates, Summary: "End a build.", Answers: answers(200, carrel.Build{})},
+	"GET" + ours + "/builds/{id}/logs": {Tag: tagTemplates, Summary: "Read a build's log, one line a line.",
+		Query: []openapi.Parameter{openapi.Integer("offset"), openapi.Integer("limit"), openapi.String("level"), openapi.Boolean("follow")},
+		Media: openapi.Lines, Answers: answers(200, buildLogLine{})},
+	"POST" + ours + "/template-tags": {Tag: tagTemplates, Summary: "Make tags of a template point to the build that the target has now.",
+		Body: strict(tagIn{}, "target", "tags"), Answers: answers(201, carrel.TemplateTag{})},
+	"DELETE" + ours + "/template-tags": {Tag: tagTemplates, Summary: "Remove tags of a template.",
+		Body: strict(untagIn{}, "name", "tags"), Answers: nothing()},
+	"GET" + ours + "/templates/{name}/tags": {Tag: tagTemplates, Summary: "List the tags of a template.", Answers: answers(200, []carrel.TemplateTag{})},
 }
 
 // secretOperations describes our routes about secrets.

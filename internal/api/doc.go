@@ -19,6 +19,10 @@
 //	GET    /sandboxes/{id}/metrics   /sandboxes/metrics          resource use of sandboxes
 //	GET    /sandboxes/{id}/logs      /v2/sandboxes/{id}/logs     events of one sandbox
 //	GET    /templates  /v2/templates  /templates/{id}  /templates/aliases/{alias}   DELETE /templates/{id}
+//	POST   /v2/templates  /v3/templates                          begin a template; POST /v2/templates/{id}/builds/{build} starts it
+//	GET    /templates/{id}/files/{hash}                          where to upload the files of a COPY
+//	GET    /templates/{id}/builds/{build}/status?logsOffset&limit&level   GET /templates/{id}/builds/{build}/logs?cursor&limit&direction&level
+//	POST   /templates/tags  DELETE /templates/tags  GET /templates/{id}/tags   PATCH /templates/{id}  PATCH /v2/templates/{id}
 //	GET    /secrets?limit&nextToken  POST /secrets               the public data of secrets, by name; POST /secrets/{secretID} replaces a value
 //	GET    /secrets/{secretID}   DELETE /secrets/{secretID}      by ID or name
 //	GET    /teams                                                the only team
@@ -26,7 +30,7 @@
 //
 // Every error is {"code": int, "message": string} with the status as code: the SDKs read the body's
 // code, not the status. Where Carrel knows more, it adds the fields "kind", "field", "hint" and
-// "id". Routes for features of E2B that this build does not have (template builds, volumes, …)
+// "id". Routes for features of E2B that this build does not have (volumes, …)
 // answer 501 with a sentence that says so. They never succeed silently.
 //
 // E2B has two states. In answers and filters, a sandbox that is pausing, paused or resuming is
@@ -92,7 +96,14 @@
 //	GET    /carrel/v1/sandboxes/{id}/audit                       the same of one sandbox, also when it is gone
 //	GET    /carrel/v1/templates  GET, DELETE /carrel/v1/templates/{name}    PATCH body: {start, ready, public}
 //	POST   /carrel/v1/templates/import?name                      body: the archive; progress lines, then the result
-//	POST   /carrel/v1/templates/pull                             body: {name} and carrel.PullOptions; likewise
+//	POST   /carrel/v1/builds                                     body: carrel.BuildSpec, or a form of options and context → 202 carrel.Build
+//	GET    /carrel/v1/builds?template&state&limit                newest first; GET …/builds/{id}, POST …/builds/{id}/cancel
+//	GET    /carrel/v1/builds/{id}/logs?offset&limit&level&follow   one {log, next} a line, {end} at last
+//	POST   /carrel/v1/template-tags                              body: {target, tags}; DELETE body: {name, tags}; GET …/templates/{name}/tags
+//	GET    /carrel/v1/templates/{name}/packages                  carrel.TemplatePackages; GET …/templates/{name}/diff?to: a list of carrel.FileChange
+//	GET    /carrel/v1/template-store/uses                        a list of carrel.TemplateUse
+//	POST   /carrel/v1/template-store/gc                          body: carrel.CollectOptions → carrel.Collected
+//	POST   /carrel/v1/templates/pull                             body: {name} and carrel.PullOptions; likewise; without an image: the built-in template
 //	POST   /carrel/v1/templates/{name}/push                      body: carrel.PushOptions; likewise
 //
 // Each line of a job's answer is {"progress": …}. The last one is {"template": …}, {"pushed": …} or

@@ -22,19 +22,16 @@ func laterPatterns() map[string]string {
 	const volumes = "mounting volumes"
 	all := map[string]string{"/volumes": volumes, "/volumes/": volumes, "/volumecontent/": volumes, "/teams/{team}/": "the metrics of a team"}
 	for _, pattern := range []string{
-		"POST /templates", "POST /v2/templates", "POST /v3/templates",
-		"POST /templates/{id}", "PATCH /templates/{id}", "PATCH /v2/templates/{id}",
-		"POST /templates/{id}/builds/{build}", "POST /v2/templates/{id}/builds/{build}",
-		"GET /templates/{id}/{rest...}", // a build's status and logs, files, tags
-		"POST /templates/tags", "DELETE /templates/tags",
+		"POST /templates", "POST /templates/{id}", "POST /templates/{id}/builds/{build}",
 	} {
 		all[pattern] = building
 	}
 	return all
 }
 
-// building is what most of them are about.
-const building = "building templates through the API"
+// building is what some of them are about: E2B's first way to build, in which the client sends an
+// image to a registry of E2B's.
+const building = "building templates by E2B's first API"
 
 // laterRoutes answers the endpoints whose feature is still to come.
 func (s *Server) laterRoutes() {
@@ -42,7 +39,7 @@ func (s *Server) laterRoutes() {
 		s.handle(pattern, func(http.ResponseWriter, *http.Request) error {
 			p := later("", what)
 			if what == building {
-				p.body.Hint = "import or pull one instead: carrel template import NAME PATH, carrel template pull NAME IMAGE"
+				p.body.Hint = "use POST /v3/templates, as E2B's SDKs do since 2.0"
 			}
 			return p
 		})

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/carrel-dev/carrel"
@@ -32,6 +33,8 @@ type Options struct {
 	Doctor func(ctx context.Context) ([]DriverReport, error)
 	// Admission returns the state of the gate before each start. With nil, its route answers 501.
 	Admission func() admission.State
+	// Builds is for E2B's routes about builds. With nil, they answer 501.
+	Builds Builds
 	// DefaultNetwork is for creations without network fields. With nil, E2B's routes allow the
 	// internet, as in E2B, and our routes allow nothing.
 	DefaultNetwork *carrel.Network
@@ -73,10 +76,12 @@ type SnapshotKeeper interface {
 type Server struct {
 	opts     Options
 	mux      *http.ServeMux
-	patterns []string // of all routes
+	first    *http.ServeMux // routes that a pattern of mux covers too; it is asked first
+	patterns []string       // of all routes
 	describe func(http.ResponseWriter) error
 
-	sessions sessions
+	sessions  sessions
+	uploadKey uploadKey
 }
 
 // New returns the control plane over a service.
@@ -87,7 +92,7 @@ func New(opts Options) *Server {
 	if opts.MaxTimeout == 0 {
 		opts.MaxTimeout = 720 * time.Hour
 	}
-	s := &Server{opts: opts, mux: http.NewServeMux()}
+	s := &Server{opts: opts, mux: http.NewServeMux(), first: http.NewServeMux(), uploadKey: newUploadKey()}
 	s.describe = s.document()
 	s.routes()
 	return s
@@ -97,9 +102,14 @@ func New(opts Options) *Server {
 type handler func(w http.ResponseWriter, r *http.Request) error
 
 // handle adds a route.
-func (s *Server) handle(pattern string, h handler) {
+func (s *Server) handle(pattern string, h handler) { s.route(s.mux, pattern, h) }
+
+// handleFirst adds a route that wins over the others.
+func (s *Server) handleFirst(pattern string, h handler) { s.route(s.first, pattern, h) }
+
+func (s *Server) route(mux *http.ServeMux, pattern string, h handler) {
 	s.patterns = append(s.patterns, pattern)
-	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		if err := h(w, r); err != nil {
 			s.fail(w, r, err)
 		}
@@ -145,9 +155,10 @@ func (s *Server) routes() {
 	s.handle("GET /v2/templates", t.templates)
 	s.handle("GET /templates/{id}", t.template)
 	s.handle("DELETE /templates/{id}", t.deleteTemplate)
-	s.handle("GET /templates/aliases/{alias}", t.templateAlias)
+	s.handleFirst("GET /templates/aliases/{alias}", t.templateAlias)
 	s.handle("GET /teams", t.teams)
 	secretRoutes{s}.add()
+	e2bBuildRoutes{s}.add()
 	s.laterRoutes()
 	s.carrelRoutes()
 }
@@ -168,12 +179,22 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
+	if r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, UploadPath) {
+		if err := s.upload(w, r); err != nil {
+			s.fail(w, r, err)
+		}
+		return
+	}
 	r, done, err := s.arrive(r)
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
 	defer done()
+	if _, pattern := s.first.Handler(r); pattern != "" {
+		s.first.ServeHTTP(w, r)
+		return
+	}
 	h, pattern := s.mux.Handler(r)
 	if pattern == "" {
 		s.noRoute(w, r, h)

@@ -94,20 +94,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	out := startLines(w)
 	var beat sync.WaitGroup
-	beat.Go(func() {
-		t := time.NewTicker(heartbeat)
-		defer t.Stop()
-		for {
-			select {
-			case <-t.C:
-				if out.write(nil) != nil {
-					cancel()
-				}
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
+	beat.Go(func() { out.beat(ctx, cancel) })
 	for e, err := range s.opts.Service.Events(ctx, after) {
 		if err != nil {
 			if ctx.Err() == nil {
@@ -157,7 +144,8 @@ func (p *patientReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// pullIn names an image and the template that is to be made of it.
+// pullIn names an image and the template that is to be made of it. Without an image, the name is of
+// a built-in template.
 type pullIn struct {
 	Name string `json:"name"`
 	carrel.PullOptions
@@ -177,17 +165,14 @@ type eventLine struct {
 	Error *errorBody    `json:"error,omitempty"`
 }
 
-// pullTemplate makes a template from an image in a registry.
+// pullTemplate makes a template from an image in a registry, or a built-in one.
 func (s *Server) pullTemplate(w http.ResponseWriter, r *http.Request) error {
 	var body pullIn
 	if err := decodeStrict(w, r, &body, false); err != nil {
 		return err
 	}
-	switch {
-	case body.Name == "":
+	if body.Name == "" {
 		return invalid("name", "missing")
-	case body.Image == "":
-		return invalid("image", "missing")
 	}
 	return s.job(w, r, func(ctx context.Context, progress func(carrel.Progress)) (jobLine, error) {
 		t, err := s.opts.Service.PullImage(ctx, body.Name, body.PullOptions, progress)

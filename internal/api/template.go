@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"net/http"
@@ -34,15 +35,15 @@ type templateBody struct {
 
 // buildBody is E2B's TemplateBuild.
 type buildBody struct {
-	BuildID     string    `json:"buildID"`
-	Status      string    `json:"status"`
-	CPUCount    int       `json:"cpuCount"`
-	MemoryMB    int       `json:"memoryMB"`
-	DiskSizeMB  int       `json:"diskSizeMB"`
-	EnvdVersion string    `json:"envdVersion"`
-	CreatedAt   time.Time `json:"createdAt"`
-	UpdatedAt   time.Time `json:"updatedAt"`
-	FinishedAt  time.Time `json:"finishedAt"`
+	BuildID     string     `json:"buildID"`
+	Status      string     `json:"status"`
+	CPUCount    int        `json:"cpuCount"`
+	MemoryMB    int        `json:"memoryMB"`
+	DiskSizeMB  int        `json:"diskSizeMB"`
+	EnvdVersion string     `json:"envdVersion"`
+	CreatedAt   time.Time  `json:"createdAt"`
+	UpdatedAt   time.Time  `json:"updatedAt"`
+	FinishedAt  *time.Time `json:"finishedAt,omitempty"`
 }
 
 // templateDetail is E2B's TemplateWithBuilds.
@@ -67,9 +68,10 @@ type teamBody struct {
 
 func (s templateRoutes) toTemplate(t carrel.Template) templateBody {
 	return templateBody{
-		TemplateID: t.ID, BuildID: buildID(t), BuildStatus: "ready", BuildCount: 1,
-		Names: []string{t.Name}, Aliases: []string{t.Name},
-		CPUCount: cpuCount(s.opts.Limits.CPUs), MemoryMB: s.opts.Limits.MemoryMB, DiskSizeMB: s.opts.Limits.DiskMB,
+		TemplateID: t.LastingID(), BuildID: cmp.Or(t.Build, buildID(t)), BuildStatus: "ready", BuildCount: 1,
+		Names: []string{t.Name}, Aliases: []string{t.Name}, Public: t.Public,
+		CPUCount: cpuCount(cmp.Or(t.Limits.CPUs, s.opts.Limits.CPUs)), MemoryMB: cmp.Or(t.Limits.MemoryMB, s.opts.Limits.MemoryMB),
+		DiskSizeMB:  cmp.Or(t.Limits.DiskMB, s.opts.Limits.DiskMB),
 		EnvdVersion: carrel.EnvdVersion, CreatedAt: t.Created.UTC(), UpdatedAt: t.Created.UTC(),
 	}
 }
@@ -117,10 +119,30 @@ func (s templateRoutes) template(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	b := s.toTemplate(t)
-	writeJSON(w, http.StatusOK, templateDetail{b, []buildBody{{
+	one := buildBody{
 		BuildID: b.BuildID, Status: b.BuildStatus, CPUCount: b.CPUCount, MemoryMB: b.MemoryMB, DiskSizeMB: b.DiskSizeMB,
-		EnvdVersion: b.EnvdVersion, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, FinishedAt: b.UpdatedAt,
-	}}})
+		EnvdVersion: b.EnvdVersion, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, FinishedAt: &b.UpdatedAt,
+	}
+	out := templateDetail{b, []buildBody{}}
+	if t.Of != "" {
+		all, err := s.opts.Service.ListBuilds(r.Context(), carrel.BuildListOptions{Template: t.Of})
+		if err != nil {
+			return err
+		}
+		for _, build := range all {
+			next := one
+			next.BuildID, next.Status, next.CreatedAt, next.UpdatedAt, next.FinishedAt = build.ID, e2bState(build.State), build.Created, build.Created, nil
+			if build.State.Final() {
+				next.UpdatedAt, next.FinishedAt = build.Ended, &build.Ended
+			}
+			out.Builds = append(out.Builds, next)
+		}
+		out.BuildCount = max(len(all), 1)
+	}
+	if len(out.Builds) == 0 {
+		out.Builds = append(out.Builds, one)
+	}
+	writeJSON(w, http.StatusOK, out)
 	return nil
 }
 
@@ -129,7 +151,7 @@ func (s templateRoutes) templateAlias(w http.ResponseWriter, r *http.Request) er
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, aliasBody{t.ID, false})
+	writeJSON(w, http.StatusOK, aliasBody{t.LastingID(), t.Public})
 	return nil
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/access"
 	"github.com/carrel-dev/carrel/internal/admission"
 	"github.com/carrel-dev/carrel/internal/audit"
+	"github.com/carrel-dev/carrel/internal/build"
+	"github.com/carrel-dev/carrel/internal/catalog"
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/config"
 	"github.com/carrel-dev/carrel/internal/datadir"
@@ -60,6 +62,8 @@ type Options struct {
 	Issuer service.Issuer
 	// SSHKeys are the keys of all projects. If it is nil, there are none.
 	SSHKeys access.Keys
+	// BuildNetwork is the policy of builds that name none.
+	BuildNetwork carrel.Network
 	// Supervisor is the service manager's store for open files. If it is nil, there is none.
 	Supervisor *keeper.Supervisor
 	// Traces measures operations. If it is nil, they are not measured.
@@ -101,11 +105,13 @@ type Assembly struct {
 	lost       string       // why sandboxes are lost that run in the original of this copy
 	state      state.Store
 	images     *store.Store
+	builds     *build.Engine
 	drivers    *driver.Registry
 	wire       *wire.Wire      // nil where drivers were given
 	authority  *pki.CA         // opens TLS on the wire
 	audit      *audit.Log      // of the wire
 	late       service.Late    // the service, for the wire
+	workshop   *workshop       // makes built-in templates; nil if there are none
 	door       hostdoor.Late   // requests from sandboxes to this host
 	guest      string          // the guest's image; "" if the drivers know it
 	collected  time.Time       // the last collection's end; of the goroutine that collects
@@ -205,7 +211,8 @@ func (a *Assembly) openStores(ctx context.Context) (err error) {
 	}
 	a.closing(a.state.Close)
 	a.images, err = store.Open(ctx, store.Options{Dir: filepath.Join(a.cfg.DataDir, "templates"), CacheDir: a.cfg.CacheDir,
-		Registries: a.registries(), LayerCache: cmp.Or(a.cfg.Registries.LayerCache, -1), Logger: a.log})
+		Registries: a.registries(), LayerCache: cmp.Or(a.cfg.Registries.LayerCache, -1), Logger: a.log,
+		BuiltIns: a.builtIns(), NoFirstUse: a.cfg.NoFirstUse})
 	if err != nil {
 		return err
 	}
@@ -253,7 +260,7 @@ func (a *Assembly) openSnapshots(ctx context.Context, dir string) (err error) {
 func (a *Assembly) openService(ctx context.Context) (err error) {
 	c := a.cfg
 	a.Service, err = service.New(ctx, service.Options{
-		Store: a.state, Images: a.images, Snapshots: a.Snapshots, Drivers: a.drivers, Networks: a.networks(),
+		Store: a.state, Images: a.images, Packages: catalog.Packages, Snapshots: a.Snapshots, Drivers: a.drivers, Networks: a.networks(),
 		Authority: a.authorityPEM(), Vault: a.Vault, Issuer: a.opts.Issuer, GuestImage: a.guest, CheckGuest: a.guestCheck.quick, Dir: filepath.Join(a.dir, "sandboxes"),
 		Domain: c.Domain, DefaultTier: a.Tier, DefaultTemplate: c.DefaultTemplate,
 		Limits: c.Limits, MaxLimits: c.MaxLimits, DefaultTimeout: c.DefaultTimeout, MaxTimeout: c.MaxTimeout,
@@ -267,10 +274,16 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 		return err
 	}
 	a.closing(a.Service.Close)
-	access := access.New(access.Options{Core: a.Service, Secrets: a.Vault.For, Audits: a.audits(), Traces: a.traces(), SSHKeys: a.opts.SSHKeys, Nobody: a.opts.Nobody,
+	if err := a.openBuilds(ctx); err != nil {
+		return err
+	}
+	access := access.New(access.Options{Core: a.Service, Builds: a.builds, Secrets: a.Vault.For, Audits: a.audits(), Traces: a.traces(), SSHKeys: a.opts.SSHKeys, Nobody: a.opts.Nobody,
 		HostServices: a.opts.HostServices})
 	a.Access = access
 	a.late.Open(a.Service)
+	if err := a.clearWorkshop(ctx); err != nil {
+		return err
+	}
 	door := hostdoor.New(hostdoor.Options{
 		Inside: a.opts.Callers.Inside, Moments: access, Logger: a.log, Generation: a.Service.Generation, Tokens: a.Service.MintToken, Sandbox: access.Get,
 	})

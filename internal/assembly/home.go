@@ -72,7 +72,13 @@ func (a *Assembly) takeOver(ctx context.Context) error {
 		}
 		a.log.Warn("the records of the copy are its own now", "original", h.Original(), "renamed", len(renamed))
 	}
-	return h.Commit()
+	err := h.Commit()
+	if err != nil && h.Verdict == datadir.Same && !h.Claimed {
+		// Only the boot is not up to date, and the disk may be full. The next start tries again.
+		a.log.Warn("where this data directory is can't be written down", "err", err)
+		return nil
+	}
+	return err
 }
 
 // Copy says, for a person, that the data directory is a copy that owns nothing of its original's;

@@ -101,6 +101,7 @@ func measurements() []measurement {
 		{name: "timeline", group: "time", short: "what 20 snapshots take on the disk", run: onDaemon(benchTimeline)},
 		{name: "sim", short: "the simulated machine, beside just-bash and bash", run: alone(benchSim)},
 		{name: "peer", short: "starting programs inside, beside runsc", run: benchPeer},
+		{name: "build", short: "builds of templates, beside buildah; an import of 1 GB", run: benchBuild},
 		{name: "burst", short: "50 creates at once, from a pool and cold", run: benchBurst},
 		{name: "sustained", short: "cold creates per second, and whether they stay as fast", run: benchSustained},
 		{name: "overload", short: "ten times as many creates as can be served", run: benchOverload},

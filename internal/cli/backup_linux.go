@@ -50,7 +50,8 @@ func (a backupCommands) restoreCommand() *cobra.Command {
 		Long: `Makes a new data directory of what carrel backup wrote. The directory (--data-dir) must not
 exist, or be empty. A backup that is cut off or damaged restores nothing.
 
-Do not start a daemon on it while the original's runs: both would hold the same sandboxes.`,
+The new directory is another one: its daemon touches nothing of the original's, and both then
+have paused sandboxes with the same IDs.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			in := io.Reader(a.in)

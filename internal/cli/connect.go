@@ -61,11 +61,22 @@ func localDaemon(dir string) (string, error) {
 	}
 	var d struct {
 		URL string `json:"url"`
+		Dir string `json:"dir"` // "" from a daemon of an older build
 	}
 	if err := json.Unmarshal(raw, &d); err != nil {
 		return "", notRunning(fmt.Errorf("daemon.json: %w", err))
 	}
+	if isOther(d.Dir, dir) {
+		return "", notRunning(fmt.Errorf("%s is a copy of %s: its daemon.json names the daemon of that one", dir, d.Dir))
+	}
 	return d.URL, nil
+}
+
+// isOther reports whether two paths are those of two directories that both exist.
+func isOther(one, other string) bool {
+	a, errA := os.Stat(one)
+	b, errB := os.Stat(other)
+	return one != "" && errA == nil && errB == nil && !os.SameFile(a, b)
 }
 
 // dataDirectory returns the data directory of a daemon that this user would start.

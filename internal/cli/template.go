@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/spf13/cobra"
@@ -18,8 +17,9 @@ type templateCommands struct{ *app }
 func (a templateCommands) templateCommand() *cobra.Command {
 	c := &cobra.Command{Use: "template", Short: "Keep templates, the filesystems sandboxes start from", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.AddCommand(a.templateListCommand(), a.templateImportCommand(), a.templatePullCommand(), a.templatePushCommand(),
-		a.templateInspectCommand(), a.templateStartCommand(), a.templateRemoveCommand())
+	c.AddCommand(a.templateListCommand(), a.templateBuildCommand(), a.templateImportCommand(), a.templatePullCommand(), a.templatePushCommand(), a.templateGetCommand(),
+		a.templateInspectCommand(), a.templateStartCommand(), a.templateHistoryCommand(), a.templateTagCommand(), a.templateUntagCommand(),
+		a.templateTagsCommand(), a.templateDiffCommand(), a.templateSBOMCommand(), a.templateCollectCommand(), a.templateRemoveCommand())
 	return c
 }
 
@@ -35,15 +35,11 @@ func (a templateCommands) templateListCommand() *cobra.Command {
 				if a.json {
 					return a.printJSON(all)
 				}
-				rows := make([][]string, 0, len(all))
-				for _, t := range all {
-					created := "–"
-					if !t.Created.IsZero() {
-						created = t.Created.Format(time.RFC3339)
-					}
-					rows = append(rows, []string{t.Name, t.ID, bytesText(t.Size), created, t.Source})
+				rows, err := a.templateRows(c.Context(), svc, all)
+				if err != nil {
+					return err
 				}
-				return a.table([]string{"NAME", "ID", "SIZE", "CREATED", "SOURCE"}, rows)
+				return a.table([]string{"NAME", "ID", "SIZE", "AGE", "USED BY", "SOURCE"}, rows)
 			})
 		},
 	}
@@ -116,6 +112,43 @@ func (a templateCommands) templatePullCommand() *cobra.Command {
 	return c
 }
 
+func (a templateCommands) templateGetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "get NAME…",
+		Short: "Make built-in templates ahead of their first use",
+		Long: "get makes built-in templates from Debian's packages ahead of their first use: debian, python, node, go, rust, java.\n" +
+			"It prints each template's digest. host is made from this machine's own tools.",
+		Example: "  carrel template get python\n  carrel create --template python",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			for _, name := range args {
+				err := a.getTemplate(c, name)
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// getTemplate makes one built-in template and prints its name and digest.
+func (a templateCommands) getTemplate(c *cobra.Command, name string) error {
+	return a.withService(c.Context(), func(svc carrel.Service) error {
+		bar := newBar(a.err)
+		t, err := svc.PullTemplate(c.Context(), name, "", bar.update)
+		bar.done()
+		if err != nil {
+			return err
+		}
+		if a.json {
+			return a.printJSON(t)
+		}
+		fmt.Fprintln(a.out, strings.TrimSpace(t.Name+" "+t.Digest))
+		return nil
+	})
+}
+
 // makeTemplate runs a job that makes a template, with progress on stderr.
 func (a templateCommands) makeTemplate(c *cobra.Command, job func(carrel.Service, func(carrel.Progress)) (carrel.Template, error)) error {
 	return a.withService(c.Context(), func(svc carrel.Service) error {
@@ -135,7 +168,7 @@ func (a templateCommands) makeTemplate(c *cobra.Command, job func(carrel.Service
 
 func (a templateCommands) templateInspectCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "inspect NAME", Short: "Show one template", Args: cobra.ExactArgs(1),
+		Use: "inspect NAME", Aliases: []string{"show"}, Short: "Show one template", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withService(c.Context(), func(svc carrel.Service) error {
 				t, err := svc.GetTemplate(c.Context(), args[0])

@@ -41,6 +41,10 @@ type Config struct {
 	DefaultTier carrel.Tier
 	// DefaultTemplate is the template of sandboxes that ask for none.
 	DefaultTemplate string
+	// DebianMirror is the address of Debian's archive, from which built-in templates are made; "" is
+	// the one that this machine's apt uses. NoFirstUse makes such templates only on request.
+	DebianMirror string
+	NoFirstUse   bool
 	// Limits are the defaults for sandboxes that ask for none.
 	Limits carrel.Limits
 	// MaxLimits bounds the limits that a request may ask for. Zero fields are not bounded.

@@ -13,6 +13,8 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	f.StringVar(&c.CacheDir, "cache-dir", c.CacheDir, "directory of what can be made again (the base template)")
 	f.StringVar((*string)(&c.DefaultTier), "default-tier", string(c.DefaultTier), "tier of sandboxes that ask for none (default: the strongest that works here)")
 	f.StringVar(&c.DefaultTemplate, "default-template", c.DefaultTemplate, "template of sandboxes that ask for none")
+	f.StringVar(&c.DebianMirror, "debian-mirror", c.DebianMirror, "address of Debian's archive, for the built-in templates (default: the one that this machine's apt uses)")
+	f.BoolVar(&c.NoFirstUse, "no-first-use", c.NoFirstUse, "make built-in templates of Debian's packages only by carrel template get, not at their first use")
 	f.IntVar(&c.MaxSandboxes, "max-sandboxes", c.MaxSandboxes, "how many may live at once; below that the machine's memory, disk and descriptors decide")
 	f.IntVar(&c.MaxStarting, "max-starting", c.MaxStarting, "how many may start or resume at once (0: 32 for each processor; below that the daemon finds out what the machine sustains)")
 	f.IntVar(&c.MaxQueued, "max-queued", c.MaxQueued, "how many may wait for that; more are refused, with when to try again")

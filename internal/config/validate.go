@@ -2,6 +2,7 @@ package config
 
 import (
 	"net"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -85,6 +86,11 @@ func (c Config) checkSandboxes() error {
 	}
 	if c.DefaultTemplate == "" {
 		return bad("default-template", "must not be empty")
+	}
+	if m := c.DebianMirror; m != "" {
+		if u, err := url.Parse(m); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+			return bad("debian-mirror", "%q is no address of an archive: give http://HOST/debian", m)
+		}
 	}
 	if c.MaxSandboxes < 1 {
 		return bad("max-sandboxes", "%d is less than 1", c.MaxSandboxes)

@@ -201,7 +201,7 @@ func (d *Daemon) openService(ctx context.Context, opts Options) (err error) {
 		d.parts, err = assembly.Open(ctx, assembly.Options{
 			Config: d.cfg, Lasting: lasting(d.cfg, d.reserve, d.log), Drivers: opts.Drivers, KillOnClose: opts.KillOnClose,
 			HostServices: hostServices(d.cfg.Wire.HostServices, d.listener.Addr()), OwnPort: d.own.has,
-			Supervisor: d.given.store, Callers: d.callers, Issuer: d.issuer, SSHKeys: d.sshKeys, Traces: d.traces, Log: d.log,
+			Supervisor: d.given.store, BuildNetwork: d.buildNetwork(), Callers: d.callers, Issuer: d.issuer, SSHKeys: d.sshKeys, Traces: d.traces, Log: d.log,
 		})
 		return err
 	})
@@ -210,6 +210,15 @@ func (d *Daemon) openService(ctx context.Context, opts Options) (err error) {
 	}
 	d.undo.Add(func() { d.closed("close service", d.parts.Close()) })
 	return nil
+}
+
+// buildNetwork is the policy of builds that name none: the daemon's default, or the internet, since
+// most builds fetch packages.
+func (d *Daemon) buildNetwork() carrel.Network {
+	if d.network != nil {
+		return *d.network
+	}
+	return carrel.Network{Internet: true}
 }
 
 // closed logs and keeps the error of closing a part.
@@ -227,7 +236,7 @@ func (d *Daemon) openDoors() {
 	d.undo.Add(func() { _ = gw.Close() })
 	control := api.New(api.Options{
 		Service: d.parts.Access, Callers: d.callers, Version: version.Version, Limits: d.cfg.Limits, MaxTimeout: d.cfg.MaxTimeout,
-		Snapshots: d.parts.Snapshots, Rekey: d.parts.Vault.Rekey, DefaultNetwork: d.network,
+		Snapshots: d.parts.Snapshots, Rekey: d.parts.Vault.Rekey, DefaultNetwork: d.network, Builds: d.parts.Access,
 		Admission: d.parts.Service.Admission,
 		Doctor:    d.doctor,
 		Ready:     d.ready.Load, Done: d.stopping, Log: d.log,
@@ -309,7 +318,7 @@ func (d *Daemon) Close() error {
 func (d *Daemon) announcement() string { return filepath.Join(d.cfg.DataDir, "daemon.json") }
 
 func (d *Daemon) announce() error {
-	raw, err := json.Marshal(map[string]any{"url": d.url, "addr": d.listener.Addr().String(), "pid": os.Getpid()})
+	raw, err := json.Marshal(map[string]any{"url": d.url, "addr": d.listener.Addr().String(), "pid": os.Getpid(), "dir": d.cfg.DataDir})
 	if err == nil {
 		err = atomicfile.Write(d.announcement(), append(raw, '\n'), 0o600)
 	}

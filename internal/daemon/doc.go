@@ -18,7 +18,7 @@
 // # Files in the data directory
 //
 //	api-key       the API key, 0600
-//	daemon.json   {"url", "addr", "pid"} of the running daemon
+//	daemon.json   {"url", "addr", "pid", "dir"} of the running daemon
 //	lock          held while a daemon runs
 //	state.db      the records
 //	records.ledger  their second copy

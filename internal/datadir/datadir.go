@@ -3,6 +3,7 @@
 package datadir
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -15,11 +16,16 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/atomicfile"
+	"github.com/carrel-dev/carrel/internal/failpoint"
 	"github.com/carrel-dev/carrel/internal/linux/proc"
 )
 
 // File is the name of the identity's file in a data directory.
 const File = "datadir.json"
+
+// secondFile is a second copy of it. It is read if the first is lost or damaged: without its
+// identity a directory could not adopt what runs.
+const secondFile = "sandboxes/.datadir.json"
 
 const opOpen = "open data directory"
 
@@ -69,6 +75,7 @@ type Dir struct {
 	Claimed bool
 
 	path string
+	was  Spot // of the file
 }
 
 // Open reads the identity of the directory at path, and compares it with the directory. adopt makes
@@ -89,8 +96,8 @@ func Open(path string, adopt bool) (*Dir, error) {
 	case was.ID == "":
 		// A restored backup names only its original. See Restored.
 		d.Verdict, d.Identity = Copied, Identity{Form: formVersion, ID: newID(), CopyOf: was.CopyOf, Restored: true}
-	case was.Spot.is(now) && !elsewhere(was, path):
-		d.Verdict, d.Identity = Same, was
+	case was.Spot.is(now) && !elsewhere(was, path), failpoint.Mutant("identity"):
+		d.Verdict, d.Identity, d.was = Same, was, was.Spot
 	default:
 		d.Verdict, d.Identity = Copied, Identity{Form: formVersion, ID: newID(), CopyOf: was.ID, CopyFrom: was.Path, Parts: was.Parts}
 	}
@@ -101,11 +108,20 @@ func Open(path string, adopt bool) (*Dir, error) {
 	return d, nil
 }
 
-// Commit makes the identity durable. A copy calls it after its records are its own.
+// Commit makes the identity durable. A copy calls it after its records are its own. It writes nothing
+// if nothing has changed.
 func (d *Dir) Commit() error {
+	if d.Verdict == Same && !d.Claimed && d.was == d.Spot && d.isWhole() {
+		return nil
+	}
 	raw, err := json.MarshalIndent(d.Identity, "", "  ")
 	if err == nil {
-		err = atomicfile.Write(filepath.Join(d.path, File), append(raw, '\n'), 0o600)
+		err = os.MkdirAll(filepath.Join(d.path, filepath.Dir(secondFile)), 0o700)
+	}
+	for _, name := range []string{secondFile, File} {
+		if err == nil {
+			err = atomicfile.Write(filepath.Join(d.path, name), append(raw, '\n'), 0o600)
+		}
 	}
 	if err != nil {
 		return &carrel.Error{Op: opOpen, Kind: carrel.KindOf(err), Field: "data-dir", Err: fmt.Errorf("write its identity: %w", err)}
@@ -138,10 +154,27 @@ func (d *Dir) Rename(old map[carrel.ID]carrel.ID) {
 	maps.Copy(d.Renamed, old)
 }
 
+// isWhole reports whether both files say the same.
+func (d *Dir) isWhole() bool {
+	first, errA := os.ReadFile(filepath.Join(d.path, File))
+	second, errB := os.ReadFile(filepath.Join(d.path, secondFile))
+	return errA == nil && errB == nil && bytes.Equal(first, second)
+}
+
 // Read reads the identity of the directory at path. Errors: fs.ErrNotExist, Invalid, Unsupported,
 // Internal.
-func Read(path string) (i Identity, err error) {
-	name := filepath.Join(path, File)
+func Read(path string) (Identity, error) {
+	i, err := readFile(filepath.Join(path, File))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, carrel.Invalid) {
+		if second, err := readFile(filepath.Join(path, secondFile)); err == nil {
+			return second, nil
+		}
+	}
+	return i, err
+}
+
+// readFile reads one of the two files.
+func readFile(name string) (i Identity, err error) {
 	raw, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return i, err
@@ -152,7 +185,7 @@ func Read(path string) (i Identity, err error) {
 	if err := json.Unmarshal(raw, &i); err != nil || i.ID == "" && i.CopyOf == "" || strings.ContainsAny(i.ID, "/# ") {
 		return i, &carrel.Error{Op: opOpen, Kind: carrel.Invalid, Field: "data-dir",
 			Err:  fmt.Errorf("%s is damaged: it does not say whether this directory is the original or a copy", name),
-			Hint: "if it is the original, remove the file; if it is a copy, put the original's file there"}
+			Hint: "put the file back from a backup of the directory's files, or put the file of its original there if it is a copy"}
 	}
 	if i.Form > formVersion {
 		return i, &carrel.Error{Op: opOpen, Kind: carrel.Unsupported, Field: "data-dir",
@@ -186,7 +219,7 @@ func (i Identity) State() (problem, hint string) {
 
 // Inspect says whether the directory at path is a copy, as a daemon would find. It changes nothing.
 func Inspect(path string) (problem, hint string, err error) {
-	if _, err := os.Stat(filepath.Join(path, File)); err != nil {
+	if _, err := Read(path); errors.Is(err, fs.ErrNotExist) {
 		return "", "", nil // no daemon has run there
 	}
 	d, err := Open(path, false)

@@ -186,6 +186,15 @@ type Sweeper interface {
 	DestroyStray(ctx context.Context, id carrel.ID) error
 }
 
+// GroupClearer is an optional part of a Driver. A sandbox's control group can outlive its processes:
+// a daemon died while it made or removed it, and no handle names it.
+type GroupClearer interface {
+	// ClearGroups removes the empty groups that are named after a sandbox. The driver has no
+	// instance of it any more. It kills nothing: a group with processes stays. An unknown ID is no
+	// error.
+	ClearGroups(ctx context.Context, id carrel.ID) error
+}
+
 // Blanker is an optional part of a Driver. It starts kernels of sandboxes before there is a sandbox
 // for them.
 type Blanker interface {

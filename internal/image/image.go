@@ -23,10 +23,21 @@ const Base = "base"
 // the place of Base where there are no real processes.
 const Sim = "sim"
 
+// HiddenMark begins the name of an image that List does not show, such as a base of builds. No
+// caller can write such a name: package service refuses it.
+const HiddenMark = "~"
+
+// DraftMark begins the hidden name of an image whose build is not finished. A new store removes what
+// an earlier one left of these.
+const DraftMark = HiddenMark + "build-"
+
 // Image is a template that can be booted.
 type Image struct {
 	carrel.Template
 	Path string // absolute path of the EROFS file
+	// Lent says that the image goes away after the sandbox it was made for. No copy or link of it
+	// is kept, and no sandbox is made ahead.
+	Lent bool
 }
 
 // Store keeps templates. All methods are safe for concurrent use. Names are 1–63 characters of a–z,
@@ -35,11 +46,12 @@ type Image struct {
 type Store interface {
 	// List returns all templates, by name.
 	List(ctx context.Context) ([]Image, error)
-	// ByID describes the template with an ID. As long as this store is open, it also finds a
-	// template whose name another one has taken. It makes none.
+	// ByID describes the template with an ID, or with a lasting one. As long as this store is open,
+	// it also finds a template whose name another one has taken. It makes none.
 	ByID(id string) (t carrel.Template, ok bool)
 	// Named describes the template with a name in a project. A built-in template has its name in
-	// every project. Named makes none.
+	// every project. A template's tag follows its name, or its lasting ID, after a colon. Named
+	// makes none.
 	Named(project, name string) (t carrel.Template, ok bool)
 	// Get returns the template with an ID, ready to boot. It makes a built-in template on first
 	// use. Error: NotFound.
@@ -53,6 +65,33 @@ type Store interface {
 	Pull(ctx context.Context, name string, opts carrel.PullOptions, progress func(carrel.Progress)) (Image, error)
 	// Push sends the template with an ID to a registry. Errors: as carrel.Registries.
 	Push(ctx context.Context, id string, opts carrel.PushOptions, progress func(carrel.Progress)) (carrel.Pushed, error)
+	// Compose makes a template of the image at a path and changes to it: a tar stream in the form
+	// of package driver's SnapshotFiles, or nil. Files whose names are in skip, and below, stay as
+	// they are in base. t holds everything about the template but ID, Created and Size. The new
+	// template takes the name, in its project and with its tag.
+	Compose(ctx context.Context, t carrel.Template, base string, changes io.Reader, skip []string) (Image, error)
+	// Link makes a template that has the image of another one.
+	Link(ctx context.Context, id string, t carrel.Template) (Image, error)
+	// Rename gives an image the name, tag and origin of t. Its ID stays.
+	Rename(ctx context.Context, id string, t carrel.Template) (Image, error)
+	// CheckName checks a name for a new template. Errors: Invalid, Forbidden.
+	CheckName(op, name string) error
+	// Keyed finds the newest image of a project with a Key.
+	Keyed(project, key string) (Image, bool)
+	// SetBuild notes that an image is also the result of a later build.
+	SetBuild(ctx context.Context, id, build string) (Image, error)
+	// Tagged returns the images that the tags of a template point to, by its lasting ID.
+	Tagged(of string) []Image
+	// Untag removes a tag of a template. Error: NotFound.
+	Untag(ctx context.Context, of, tag string) error
+	// PullBase returns the image in a registry as a base for builds of the caller's project. It
+	// asks the registry each time, and pulls only an image that the project does not have.
+	PullBase(ctx context.Context, opts carrel.PullOptions, progress func(carrel.Progress)) (Image, error)
+	// Hidden returns the images that List does not show: bases of builds. Delete removes one.
+	Hidden() []Image
+	// Make makes the built-in template with a name ahead of its first use. Errors: NotFound,
+	// Unavailable (its parts can't be had).
+	Make(ctx context.Context, name string, progress func(carrel.Progress)) (Image, error)
 	// Files opens an image for reading single files. path is its EROFS file or a link to it.
 	// Errors: NotFound, Invalid (no such image).
 	Files(ctx context.Context, path string) (Files, error)

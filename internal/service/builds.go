@@ -38,6 +38,7 @@ type builds struct {
 	log   *slog.Logger
 	table *table
 	snaps *timeline.Index
+	lost  *lostAndFound
 
 	mu     sync.Mutex
 	shared map[string]time.Time // when a build was last seen in the shared store
@@ -205,13 +206,13 @@ func (bl *builds) needs(ctx context.Context, drv driver.Driver) (map[string]*nee
 	return out, errors.Join(errs...)
 }
 
-// collect drops the kept builds that nothing needs. Sandboxes that could not be adopted may need
-// any.
+// collect drops the kept builds that nothing needs. Sandboxes that could not be adopted, and
+// snapshots without a record, may need any.
 func (bl *builds) collect(ctx context.Context) error {
 	bl.mu.Lock()
 	strangers := len(bl.alone)
 	bl.mu.Unlock()
-	if strangers > 0 || bl.opts.Snapshots == nil {
+	if strangers > 0 || bl.lost.any() || bl.opts.Snapshots == nil {
 		return nil
 	}
 	for _, drv := range bl.opts.Drivers.All() {

@@ -41,7 +41,9 @@ type plan struct {
 	told   bool                 // the warm sandbox's guest knows everything already
 	golden string               // the key of the golden snapshot in rec.Born; "" for none
 	unripe bool                 // that start is being made
+	cold   bool                 // it is not like other sandboxes of its template: adopts none
 	owner  string               // the project of its template; "" for a built-in one and for a snapshot
+	lent   bool                 // its image goes away with it
 }
 
 // boots reports whether the sandbox's first process has still to start, and with it the template's

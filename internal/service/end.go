@@ -105,8 +105,9 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// tearDown removes a sandbox that endIf has marked. When the driver fails, the sandbox stays in the
-// table as stopping, and the service tries again. counts says that the table counts the sandbox as
+// tearDown removes a sandbox that endIf has marked. When the driver fails, or the record can't be
+// deleted, the sandbox stays in the table as stopping, and the service tries again: an end that is
+// acknowledged must be durable, or a paused sandbox would be there again after a restart. counts says that the table counts the sandbox as
 // living because of its instance.
 func (li *lifecycle) tearDown(ctx context.Context, b *box, v verdict, counts bool) error {
 	b.mu.Lock()
@@ -116,6 +117,11 @@ func (li *lifecycle) tearDown(ctx context.Context, b *box, v verdict, counts boo
 	if inst != nil {
 		b.interrupt(errKilled) // a snapshot under way
 		err = errors.Join(err, inst.Destroy(ctx))
+	}
+	if err == nil {
+		b.save.Lock()
+		err = li.opts.Store.DeleteSandbox(ctx, b.id)
+		b.save.Unlock()
 	}
 	if err != nil {
 		b.mu.Lock()
@@ -131,9 +137,8 @@ func (li *lifecycle) tearDown(ctx context.Context, b *box, v verdict, counts boo
 	return nil
 }
 
-// forget removes the service's own data of an ended sandbox, and emits the event of its end. If the
-// store fails, the only harm is a second report of the end by the next service. lived says that the
-// sandbox had an instance.
+// forget removes the service's own data of an ended sandbox, whose record is deleted, and emits the
+// event of its end. lived says that the sandbox had an instance.
 func (li *lifecycle) forget(ctx context.Context, b *box, v verdict, lived bool) {
 	rec := b.record()
 	var wg sync.WaitGroup
@@ -147,17 +152,26 @@ func (li *lifecycle) forget(ctx context.Context, b *box, v verdict, lived bool) 
 			li.log.Error("write event", "sandbox", b.id, "err", err)
 		}
 	})
-	b.save.Lock()
-	if err := li.opts.Store.DeleteSandbox(ctx, b.id); err != nil {
-		li.log.Error("delete record", "sandbox", b.id, "err", err)
-	}
-	b.save.Unlock()
 	wg.Go(func() { li.networks.revoke(ctx, rec.Sandbox) })
+	wg.Go(func() { li.clearGroups(ctx, rec.Sandbox) })
 	wg.Wait()
 	li.archive.dropOf(ctx, b.id)
 	li.expiry.remove(b)
 	li.table.remove(b, rec.Sandbox, v, lived)
 	close(b.gone)
+}
+
+// clearGroups removes control groups that no handle of an ended sandbox named.
+func (li *lifecycle) clearGroups(ctx context.Context, sb carrel.Sandbox) {
+	drv, err := li.opts.Drivers.Get(sb.Tier)
+	if err != nil {
+		return
+	}
+	if c, ok := driver.As[driver.GroupClearer](drv); ok {
+		if err := c.ClearGroups(ctx, sb.ID); err != nil {
+			li.log.Warn("a control group of an ended sandbox stays", "sandbox", sb.ID, "err", err)
+		}
+	}
 }
 
 // watch ends a sandbox whose instance stopped by itself. A pause also stops the instance, but does

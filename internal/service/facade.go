@@ -232,3 +232,13 @@ func (s *Service) Token(ctx context.Context, id carrel.ID, name string) (string,
 func (s *Service) Visit(ctx context.Context, id carrel.ID) (conn *guest.Conn, done func(), err error) {
 	return s.moments.Visit(ctx, id)
 }
+
+// TemplatePackages implements carrel.Catalog.
+func (s *Service) TemplatePackages(ctx context.Context, nameOrID string) (carrel.TemplatePackages, error) {
+	return s.templates.TemplatePackages(ctx, nameOrID)
+}
+
+// TemplateChanges implements carrel.Catalog.
+func (s *Service) TemplateChanges(ctx context.Context, from, to string) ([]carrel.FileChange, error) {
+	return s.templates.TemplateChanges(ctx, from, to)
+}

@@ -16,7 +16,6 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/service/golden"
-	"github.com/carrel-dev/carrel/internal/service/timeline"
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
@@ -141,7 +140,7 @@ func (r *ripener) load(ctx context.Context) {
 	newest := r.snaps.All()
 	slices.SortFunc(newest, func(a, b state.SnapshotRecord) int { return b.Snapshot.Created.Compare(a.Snapshot.Created) })
 	for _, sr := range newest {
-		if !timeline.Hidden(sr.Snapshot) {
+		if sr.Snapshot.Cause != carrel.CauseTemplate {
 			continue
 		}
 		key := sr.Snapshot.Detail

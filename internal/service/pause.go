@@ -17,6 +17,8 @@ import (
 const (
 	opPause   = "pause sandbox"
 	leaveTime = 500 * time.Millisecond // for the guest to end its streams
+	// freezeTime bounds the stop of all programs, which takes milliseconds.
+	freezeTime = 30 * time.Second
 )
 
 // Pause implements carrel.Moments.
@@ -125,7 +127,10 @@ func (m *moments) still(ctx context.Context, b *box, w wish) (state.SnapshotReco
 	inst := b.inst
 	b.mu.Unlock()
 	if f, ok := driver.As[driver.Freezer](inst); ok {
-		if err := f.Freeze(ctx); err != nil {
+		fctx, cancel := context.WithTimeoutCause(ctx, freezeTime, fmt.Errorf("the sandbox could not be stopped within %v: its kernel hangs; carrel kill ends it", freezeTime))
+		err := f.Freeze(fctx)
+		cancel()
+		if err != nil {
 			return state.SnapshotRecord{}, err
 		}
 	}

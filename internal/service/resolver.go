@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/image"
@@ -41,10 +42,12 @@ func (r *resolver) resolve(ctx context.Context, op string, ref carrel.TemplateRe
 			return meaning{template: t}, nil
 		}
 	}
-	if ref.Plain() {
-		if t, ok := r.named(c.Project, ref.Name()); ok && c.MayUse(t) {
-			return meaning{template: t}, nil
-		}
+	text := ref.Name()
+	if !ref.Plain() {
+		text = ref.String() // a build of a template, by its tag
+	}
+	if t, ok := r.named(c.Project, text); ok && c.MayUse(t) {
+		return meaning{template: t}, nil
 	}
 	if sr, ok := r.snaps.Named(c.Project, ref); ok && c.Sees(sr.Snapshot.Project) {
 		return meaning{moment: &sr}, nil
@@ -126,7 +129,7 @@ func (r *resolver) moment(ctx context.Context, id carrel.SnapshotID) (sr state.S
 }
 
 func errHidden(id carrel.SnapshotID) error {
-	return &carrel.Error{Kind: carrel.NotFound, Err: fmt.Errorf("snapshot %s is a template's own start", id)}
+	return &carrel.Error{Kind: carrel.NotFound, Err: fmt.Errorf("snapshot %s is the service's own", id)}
 }
 
 // recorded returns the template of a record. If the template is no longer on this machine, it
@@ -146,6 +149,12 @@ func (r *resolver) isCurrent(id, name string) bool {
 	t, ok := r.opts.Images.ByID(id)
 	if !ok {
 		return false
+	}
+	if strings.HasPrefix(name, image.HiddenMark) {
+		name = t.Name // a build has given it its name meanwhile
+	}
+	if t.Tag != "" {
+		name += ":" + t.Tag
 	}
 	now, ok := r.opts.Images.Named(t.Project, name)
 	return ok && now.ID == id

@@ -17,7 +17,6 @@ import (
 	"github.com/carrel-dev/carrel/internal/atomicfile"
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/service/timeline"
-	"github.com/carrel-dev/carrel/internal/shortage"
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
@@ -180,12 +179,11 @@ func copyImage(from, to string, fi os.FileInfo) (err error) {
 // keepError is the error for an image that can't be kept. Without it, a sandbox could be paused and
 // never resumed.
 func (r *roots) keepError(img image.Image, err error) error {
-	kind := carrel.KindOf(err)
-	if field, _ := shortage.Of(err); field != "" {
-		kind = carrel.Exhausted
-	}
-	return &carrel.Error{Op: "keep template", Kind: kind, Field: "template", Err: fmt.Errorf("the image of template %s can't be kept for its sandboxes: %w", img.ID, err),
+	out := &carrel.Error{Op: "keep template", Kind: carrel.KindOf(err), Field: "template",
+		Err:  fmt.Errorf("the image of template %s can't be kept for its sandboxes: %w", img.ID, err),
 		Hint: fmt.Sprintf("make room in %s, or put the cache directory on the same filesystem", r.opts.Dir)}
+	lacking(out)
+	return out
 }
 
 // missing explains that a snapshot's root image is not there. digest names the image.

@@ -86,9 +86,11 @@ import (
 // Options holds the parts and settings of a Service. Store, Images, Drivers and Dir are required.
 // Zero values of the rest are safe.
 type Options struct {
-	Store   state.Store
-	Images  image.Store
-	Drivers *driver.Registry
+	Store  state.Store
+	Images image.Store
+	// Packages lists the packages in an image and names its system. With nil no packages are listed.
+	Packages func(context.Context, image.Files) ([]carrel.Package, string, error)
+	Drivers  *driver.Registry
 	// Networks gets each sandbox's rules before any untrusted program runs in it.
 	Networks Networks
 	// Authority is the certificate, in PEM, with which the wire opens TLS. Sandboxes whose policy

@@ -45,6 +45,9 @@ func (t *templates) GetTemplate(ctx context.Context, nameOrID string) (carrel.Te
 
 // ImportTemplate implements carrel.Templates.
 func (t *templates) ImportTemplate(ctx context.Context, name string, archive io.Reader, progress func(carrel.Progress)) (carrel.Template, error) {
+	if err := t.opts.Images.CheckName("import template", name); err != nil {
+		return carrel.Template{}, err
+	}
 	pass, err := t.gates.enterBuild(ctx, "import template")
 	if err != nil {
 		return carrel.Template{}, err
@@ -57,14 +60,25 @@ func (t *templates) ImportTemplate(ctx context.Context, name string, archive io.
 
 // PullImage implements carrel.Registries.
 func (t *templates) PullImage(ctx context.Context, name string, opts carrel.PullOptions, progress func(carrel.Progress)) (carrel.Template, error) {
+	if err := t.opts.Images.CheckName("pull template", name); err != nil {
+		return carrel.Template{}, err
+	}
 	pass, err := t.gates.enterBuild(ctx, "pull template")
 	if err != nil {
 		return carrel.Template{}, err
 	}
 	defer pass.Done(nil)
-	img, err := t.opts.Images.Pull(ctx, name, opts, progress)
+	img, err := t.made(ctx, name, opts, progress)
 	t.templatesChanged()
 	return img.Template, err
+}
+
+// made pulls an image, or makes a built-in template if there is no image.
+func (t *templates) made(ctx context.Context, name string, opts carrel.PullOptions, progress func(carrel.Progress)) (image.Image, error) {
+	if opts.Image == "" {
+		return t.opts.Images.Make(ctx, name, progress)
+	}
+	return t.opts.Images.Pull(ctx, name, opts, progress)
 }
 
 // PushTemplate implements carrel.Registries.

@@ -106,6 +106,13 @@ func (l *lostAndFound) save() {
 	}
 }
 
+// any reports whether there are unclaimed things.
+func (l *lostAndFound) any() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.items) > 0
+}
+
 // add takes a thing in.
 func (l *lostAndFound) add(it lostItem) {
 	l.mu.Lock()

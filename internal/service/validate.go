@@ -50,12 +50,17 @@ func (cr *creator) plan(ctx context.Context, opts carrel.CreateOptions) (*plan, 
 	if err != nil {
 		return nil, err
 	}
+	opts.Limits = fill(opts.Limits, img.Limits)
 	ttl := cr.rules.lifetime(opts)
 	if err := canPause(drv, opts.Lifecycle); err != nil {
 		return nil, err
 	}
 	p := &plan{driver: drv, root: driver.Root{Image: img.Path}, egress: egress, ttl: ttl, owner: img.Project}
 	p.rec = cr.newRecord(opts, img, drv.Info().Tier, ttl)
+	if img.Lent {
+		p.lent = true
+		return p, nil
+	}
 	if p.rec.Root, p.root.Image, err = cr.roots.keepRoot(img); err != nil {
 		return nil, err
 	}
@@ -67,7 +72,7 @@ func (cr *creator) plan(ctx context.Context, opts carrel.CreateOptions) (*plan, 
 func (cr *creator) newRecord(opts carrel.CreateOptions, img image.Image, tier carrel.Tier, ttl time.Duration) state.Record {
 	now := time.Now().UTC().Round(0)
 	sb := copySandbox(carrel.Sandbox{
-		ID: carrel.NewID(), Template: img.ID, Alias: img.Name, Tier: tier, State: carrel.Starting,
+		ID: carrel.NewID(), Template: img.ID, TemplateOf: img.Of, Alias: img.Name, Tier: tier, State: carrel.Starting,
 		Limits: fill(opts.Limits, cr.opts.Limits), Metadata: opts.Metadata, Network: opts.Network,
 		Started: now, Ends: now.Add(ttl), EnvdVersion: carrel.EnvdVersion, Domain: cr.opts.Domain,
 		Lifecycle: opts.Lifecycle, Tokens: opts.Tokens,

@@ -21,15 +21,18 @@ var kinds = []kind{
 	{"power", true, powerTrial},
 	{"full", false, fullTrial},
 	{"inodes", false, inodesTrial},
-	{"records", true, recordsTrial},
+	{"records", false, recordsTrial},
 	{"lost", false, lostTrial},
 	{"returned", false, returnedTrial},
 	{"corrupt", false, corruptTrial},
+	{"hot", false, hotTrial},
+	{"template", false, templateTrial},
 	{"move", false, moveTrial},
 	{"copy", false, copyTrial},
 	{"s3", false, s3Trial},
 	{"backup", false, backupTrial},
 	{"sdk", false, sdkTrial},
+	{"builds", false, buildsTrial},
 }
 
 // chosen returns the kinds that the flags name.
@@ -50,6 +53,7 @@ func chosen(t *testing.T) []kind {
 
 // TestChaos runs each trial, again and again until -duration is over.
 func TestChaos(t *testing.T) {
+	together(t)
 	if _, err := os.Stat(builtBinary()); err != nil {
 		t.Fatalf("%v (build it with: make build)", err)
 	}

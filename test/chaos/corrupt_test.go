@@ -76,9 +76,18 @@ func (t *trial) kindsOfFiles(dir string) map[string][]string {
 
 // corruptTrial damages one file after another, of each kind in turn, while the daemon is stopped.
 // What the file held may be lost, and nothing else, and a request for it says so.
-func corruptTrial(t *trial) {
-	// Its own cache: images there are the same files as some in the data directory.
-	d := t.serve(setup{args: []string{"--cache-dir", filepath.Join(t.dir, "cache")}})
+func corruptTrial(t *trial) { t.corrupt(func(string) bool { return true }) }
+
+// hotTrial damages hot copies of snapshots alone. Each is replaced by its packed copy.
+func hotTrial(t *trial) {
+	t.corrupt(func(kind string) bool {
+		return strings.HasPrefix(kind, "snapshots/hot/") && !strings.HasSuffix(kind, "manifest.json")
+	})
+}
+
+// corrupt damages files of these kinds.
+func (t *trial) corrupt(ofKind func(kind string) bool) {
+	d := t.serve(setup{})
 	t.populate(d)
 	cases := 6
 	weak := map[string]bool{} // snapshots whose packed copy may be damaged
@@ -90,7 +99,8 @@ func corruptTrial(t *trial) {
 		files := t.kindsOfFiles(d.dir)
 		names := make([]string, 0, len(files))
 		for name := range files {
-			if !strings.HasPrefix(name, "sandboxes/.roots/") || i == cases-1 { // all sandboxes lie on it
+			whole := strings.HasPrefix(name, "sandboxes/.roots/") || strings.HasPrefix(name, "templates/")
+			if ofKind(name) && (!whole || i == cases-1) { // all sandboxes lie on it
 				names = append(names, name)
 			}
 		}
@@ -127,7 +137,7 @@ func corruptTrial(t *trial) {
 func (t *trial) touchedBy(rel string, pauses map[string]string, weak map[string]bool) func(string) bool {
 	id := idInPath.FindString(rel)
 	switch {
-	case strings.HasPrefix(rel, "sandboxes/.roots/"):
+	case strings.HasPrefix(rel, "sandboxes/.roots/"), strings.HasPrefix(rel, "templates/"): // the same image
 		return func(string) bool { return true }
 	case strings.HasPrefix(rel, "snapshots/blobs/packs"):
 		for snapshot := range pauses {

@@ -14,11 +14,13 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/client"
 	"github.com/carrel-dev/carrel/internal/testenv"
+	"github.com/carrel-dev/carrel/test/miniroot"
 )
 
 // setup says how a daemon of a trial is started.
@@ -30,6 +32,7 @@ type setup struct {
 	env   []string
 	wrap  func(cmd *exec.Cmd) // changes the command before it starts; nil: nothing
 	patch string              // fail points; only with the test binary
+	base  bool                // sandboxes are made from this machine's programs, not from a small template
 }
 
 // server is a running carrel serve.
@@ -70,10 +73,12 @@ func userHome() (string, error) {
 	return home.dir, home.err
 }
 
-// removeHome removes the ordinary user's home at the end of all tests.
-func removeHome() {
-	if home.dir != "" {
-		_ = os.RemoveAll(home.dir)
+// removeShared removes what trials share, at the end of all tests.
+func removeShared() {
+	for _, dir := range []string{home.dir, mini.dir, otherBuild.dir} {
+		if dir != "" {
+			_ = os.RemoveAll(dir)
+		}
 	}
 }
 
@@ -92,7 +97,28 @@ func (t *trial) serve(s setup) *server {
 	if err := d.start(); err != nil {
 		t.fatalf("the first start: %v", err)
 	}
+	if !s.base {
+		if _, err := d.cli("template", "import", "mini", t.must(miniArchive(t.tb))); err != nil {
+			t.fatalf("%v", err)
+		}
+	}
 	return d
+}
+
+var mini struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// miniArchive returns the archive of a small template. All trials share it.
+func miniArchive(tb testing.TB) (string, error) {
+	mini.once.Do(func() {
+		if mini.dir, mini.err = os.MkdirTemp("", "carrel-chaos-mini-"); mini.err == nil {
+			mini.err = os.Rename(miniroot.Archive(tb), filepath.Join(mini.dir, "mini.tar"))
+		}
+	})
+	return filepath.Join(mini.dir, "mini.tar"), mini.err
 }
 
 // prepare makes a server that does not run yet.
@@ -152,6 +178,9 @@ func (d *server) start() error {
 	defer log.Close()
 	before, _ := log.Seek(0, 2)
 	args := append([]string{"--data-dir", d.dir, "serve", "--listen", "127.0.0.1:" + freePort(), "--warm", "0"}, d.args...)
+	if !d.base {
+		args = append(args, "--default-template", "mini")
+	}
 	d.cmd = d.command(args...)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	if d.wrap != nil {
@@ -187,6 +216,7 @@ func (d *server) reach() error {
 	if err := cmp.Or(err, keyErr, json.Unmarshal(raw, &info)); err != nil {
 		return err
 	}
+	d.t.marksOf(d.dir)
 	d.url, d.key = info.URL, strings.TrimSpace(string(key))
 	if d.svc != nil {
 		_ = d.svc.Close()
@@ -229,7 +259,7 @@ func (d *server) end() {
 			d.kill9()
 		}
 	}
-	killAllOf(d.dir)
+	d.t.killAllOf(d.dir)
 }
 
 // log returns everything that the daemon wrote.

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,8 +18,8 @@ import (
 type disk struct {
 	t     *trial
 	image string
+	loop  string // the loop device
 	at    string // where it is mounted
-	n     int
 }
 
 // newDisk makes and mounts a filesystem of so many MiB, with these extra arguments of mkfs.ext4.
@@ -31,15 +30,18 @@ func (t *trial) newDisk(size int, extra ...string) *disk {
 	if _, err := exec.LookPath("mkfs.ext4"); err != nil {
 		t.skip("mkfs.ext4 is not here")
 	}
-	k := &disk{t: t, image: filepath.Join(t.dir, "disk0.img"), at: filepath.Join(t.dir, "disk")}
+	k := &disk{t: t, image: filepath.Join(t.dir, "disk.img"), at: filepath.Join(t.dir, "disk")}
 	t.check(os.Mkdir(k.at, 0o755))
 	t.check(os.WriteFile(k.image, nil, 0o600))
 	t.check(os.Truncate(k.image, int64(size)<<20))
 	t.command("mkfs.ext4", append(extra, "-q", "-F", "-m", "0", k.image)...)
-	if out, err := exec.Command("mount", "-o", "loop", k.image, k.at).CombinedOutput(); err != nil {
+	out, err := exec.Command("losetup", "-f", "--show", k.image).CombinedOutput()
+	if err != nil {
 		t.skip(fmt.Sprintf("no loop device: %s", out))
 	}
-	t.later(k.unmount)
+	k.loop = strings.TrimSpace(string(out))
+	t.later(func() { k.unmount(); _ = exec.Command("losetup", "-d", k.loop).Run() })
+	t.command("mount", k.loop, k.at)
 	return k
 }
 
@@ -50,12 +52,12 @@ func (t *trial) command(name string, args ...string) {
 	}
 }
 
-// unmount ends the trial's own processes on the disk, and unmounts it. Another process of the
-// machine may have made a mount namespace meanwhile: the disk is then busy until that one ends.
+// unmount ends the trial's own processes on the disk, and unmounts it.
 func (k *disk) unmount() {
-	killAllOf(k.at)
-	err := testenv.Within(k.t.tb.Context(), 5*time.Second, func() error { return unix.Unmount(k.at, 0) })
+	k.t.killAllOf(k.at)
+	err := testenv.Within(k.t.tb.Context(), 20*time.Second, func() error { return unix.Unmount(k.at, 0) })
 	if err != nil {
+		k.t.note("unmount: %v", err)
 		_ = unix.Unmount(k.at, unix.MNT_DETACH)
 	}
 }
@@ -76,36 +78,29 @@ func (k *disk) cut() {
 	}
 }
 
-// boot mounts what is on the disk after a cut. It mounts a copy of the image: the old filesystem
-// may still be busy.
+// boot mounts what is on the disk after a cut, on the same device.
 func (k *disk) boot() {
 	k.unmount()
-	k.n++
-	next := filepath.Join(k.t.dir, fmt.Sprintf("disk%d.img", k.n))
-	k.t.command("cp", "--sparse=always", k.image, next)
-	_ = os.Remove(k.image)
-	k.image = next
-	k.t.command("mount", "-o", "loop", k.image, k.at)
+	k.t.command("mount", k.loop, k.at)
+	if err := os.WriteFile(filepath.Join(k.at, "boot"), nil, 0o600); err != nil {
+		k.t.skip("something keeps the disk busy: " + err.Error())
+	}
 }
 
 // powerTrial cuts the power of a machine under load. All that ran is gone. All that was paused or
 // kept must be there.
 func powerTrial(t *trial) {
-	k := t.newDisk(2048)
+	k := t.newDisk(1024)
 	d := t.serve(setup{dir: filepath.Join(k.at, "data")})
-	rounds := 2
-	if testing.Short() {
-		rounds = 1
-	}
 	t.populate(d)
-	for range rounds {
+	for range rounds(2) {
 		t.calm.Store(true)
 		stop := t.work(d, 3)
 		t.busy(10 + t.rng.IntN(30))
 		t.calm.Store(false)
 		k.cut()
 		t.faults++
-		time.Sleep(time.Duration(t.rng.IntN(200)) * time.Millisecond)
+		t.lull(200)
 		d.kill9()
 		stop()
 		k.boot()
@@ -150,7 +145,7 @@ func fileEnd(f *os.File) int64 {
 
 // inodesTrial uses up the inodes instead.
 func inodesTrial(t *trial) {
-	k := t.newDisk(2048, "-N", "600")
+	k := t.newDisk(1024, "-N", "600")
 	t.full(k, func() (free func()) {
 		dir := filepath.Join(k.at, "ballast")
 		t.check(os.Mkdir(dir, 0o700))

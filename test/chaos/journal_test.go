@@ -73,6 +73,7 @@ type snap struct {
 	tier   carrel.Tier
 	memory bool
 	gone   bool
+	blind  bool // its content is not known: it was not acknowledged
 	doubt  doubt
 	content
 }

@@ -18,7 +18,7 @@ var afterKill = allowed{sims: true}
 
 // killRounds kills a daemon at random moments of random operations, n times.
 func (t *trial) killRounds(d *server, n int) {
-	for range n {
+	for range rounds(n) {
 		t.calm.Store(true)
 		stop := t.work(d, 3)
 		t.busy(10 + t.rng.IntN(30))
@@ -45,12 +45,15 @@ func (t *trial) busy(operations int) {
 		}
 		return nil
 	})
-	time.Sleep(time.Duration(t.rng.IntN(300)) * time.Millisecond)
+	t.lull(300)
 }
+
+// lull lets a random time pass, of so many milliseconds at most: any moment will do for a fault.
+func (t *trial) lull(most int) { time.Sleep(time.Duration(t.rng.IntN(most)) * time.Millisecond) }
 
 // killTrial kills a daemon of root with sandboxes of each tier.
 func killTrial(t *trial) {
-	d := t.serve(setup{})
+	d := t.serve(setup{base: true})
 	t.killRounds(d, 3)
 	t.finish(d)
 }
@@ -64,7 +67,7 @@ func keeperTrial(t *trial) {
 	for range 2 {
 		said := strings.Count(d.log(), "has the links of all that runs")
 		stop := t.work(d, 2)
-		time.Sleep(time.Duration(100+t.rng.IntN(500)) * time.Millisecond)
+		t.lull(500)
 		if err := syscall.Kill(t.keeper(d), syscall.SIGKILL); err != nil {
 			t.fatalf("kill the keeper: %v", err)
 		}
@@ -94,15 +97,19 @@ func keeperTrial(t *trial) {
 // keeper finds the daemon's keeper.
 func (t *trial) keeper(d *server) int {
 	want := append([]byte("carrel-keeper\x00serve\x00"), filepath.Join(d.dir, "run", "keeper.sock")+"\x00"...)
-	for range 100 {
+	pid := 0
+	_ = testenv.Within(t.ctx, 10*time.Second, func() error {
 		all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, f := range all {
 			if b, err := os.ReadFile(f); err == nil && bytes.Equal(b, want) {
-				pid, _ := strconv.Atoi(strings.Split(f, "/")[2])
-				return pid
+				pid, _ = strconv.Atoi(strings.Split(f, "/")[2])
+				return nil
 			}
 		}
-		time.Sleep(50 * time.Millisecond)
+		return errNotYet
+	})
+	if pid > 0 {
+		return pid
 	}
 	t.fatalf("the daemon has no keeper")
 	return 0
@@ -111,7 +118,7 @@ func (t *trial) keeper(d *server) int {
 // stopTrial stops the daemon in the way of a service manager, again and again, under load.
 func stopTrial(t *trial) {
 	d := t.serve(setup{})
-	for range 2 {
+	for range rounds(2) {
 		t.calm.Store(true)
 		stop := t.work(d, 3)
 		t.busy(10 + t.rng.IntN(20))
@@ -132,7 +139,7 @@ func userTrial(t *trial) {
 	if os.Geteuid() != 0 {
 		t.skip("only root can become another user")
 	}
-	d := t.serve(setup{uid: userID})
+	d := t.serve(setup{uid: userID, base: true})
 	t.killRounds(d, 2)
 	t.finish(d)
 }

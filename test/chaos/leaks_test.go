@@ -2,10 +2,14 @@ package chaos
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,10 +19,42 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
+// marksOf returns the two words that tell a data directory's processes and control groups, of tier
+// gvisor and of tier ns, from those of others. They come from the directory's identity.
+func (t *trial) marksOf(dir string) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if m, ok := t.marks[dir]; ok {
+		return m
+	}
+	var out []string
+	for seen, m := range t.marks { // dir may be a disk with a data directory on it
+		if strings.HasPrefix(seen, dir+"/") {
+			out = append(out, m...)
+		}
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "datadir.json"))
+	var file struct {
+		ID string `json:"id"`
+	}
+	if err != nil || json.Unmarshal(raw, &file) != nil {
+		return out
+	}
+	for _, root := range []string{"gvisor", "ns"} {
+		sum := sha256.Sum256([]byte(file.ID + "/" + root))
+		out = append(out, hex.EncodeToString(sum[:8]))
+	}
+	if t.marks == nil {
+		t.marks = map[string][]string{}
+	}
+	t.marks[dir] = out
+	return out
+}
+
 // processesOf returns the processes whose command line, working directory, root or open files name
-// a directory. The suite's own process is not among them.
-func processesOf(dir string) map[int]string {
-	out := map[int]string{}
+// a directory, or whose command line has its mark. The suite's own process is not among them.
+func (t *trial) processesOf(dir string) map[int]string {
+	out, marks := map[int]string{}, append(t.marksOf(dir), dir+"/", dir+"\x00")
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, p := range all {
 		pid, _ := strconv.Atoi(filepath.Base(p))
@@ -26,9 +62,21 @@ func processesOf(dir string) map[int]string {
 			continue
 		}
 		line, _ := os.ReadFile(p + "/cmdline") // it may just have ended
-		text := strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " "))
-		if strings.Contains(string(line), dir) || uses(p, dir) {
-			out[pid] = text
+		has := func(mark string) bool { return strings.Contains(string(line), mark) }
+		if slices.ContainsFunc(marks, has) || uses(p, dir) {
+			out[pid] = strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " "))
+		}
+	}
+	return out
+}
+
+// groupsOf returns the control groups of a data directory's sandboxes.
+func (t *trial) groupsOf(dir string) (out []string) {
+	for _, m := range t.marksOf(dir) {
+		for _, pattern := range []string{"/sys/fs/cgroup/*/carrel/" + m + "/i*", "/sys/fs/cgroup/*/carrel/ns-" + m + "/i*",
+			"/sys/fs/cgroup/carrel/" + m + "/i*", "/sys/fs/cgroup/carrel/ns-" + m + "/i*"} {
+			found, _ := filepath.Glob(pattern)
+			out = append(out, found...)
 		}
 	}
 	return out
@@ -51,34 +99,35 @@ func uses(proc, dir string) bool {
 
 // killAllOf ends the processes that use a directory. They are the trial's own: no other process
 // knows the directory.
-func killAllOf(dir string) {
+func (t *trial) killAllOf(dir string) {
 	_ = testenv.Within(context.Background(), 10*time.Second, func() error {
-		left := processesOf(dir)
+		left := t.processesOf(dir)
 		for pid := range left {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		if len(left) > 0 {
-			return errors.New("not yet")
+			return errNotYet
 		}
 		return nil
 	})
+	for _, group := range t.groupsOf(dir) {
+		_ = os.Remove(group)
+	}
 }
 
 // leftovers lists what sandboxes of a data directory left on the host: control groups, mounts,
 // directories, sockets.
-func leftovers(dir string, ids []carrel.ID) (left []string) {
+func (t *trial) leftovers(dir string, ids []carrel.ID) (left []string) {
 	mounts, _ := os.ReadFile("/proc/mounts")
 	for line := range strings.Lines(string(mounts)) {
 		if f := strings.Fields(line); len(f) > 1 && strings.HasPrefix(f[1], dir+"/") {
 			left = append(left, "mount "+f[1])
 		}
 	}
+	left = append(left, t.groupsOf(dir)...)
 	for _, id := range ids {
-		for _, pattern := range []string{"/sys/fs/cgroup/*/carrel/*" + string(id) + "*", "/sys/fs/cgroup/*/carrel/*/*" + string(id) + "*",
-			"/sys/fs/cgroup/carrel/*" + string(id) + "*", filepath.Join(dir, "sandboxes", string(id)), filepath.Join(dir, "run", "*", "*"+string(id)+"*")} {
-			found, _ := filepath.Glob(pattern)
-			left = append(left, found...)
-		}
+		found, _ := filepath.Glob(filepath.Join(dir, "run", "*", "*"+string(id)+"*"))
+		left = append(left, found...)
 	}
 	for _, pattern := range []string{"sandboxes/i*", "snapshots/drafts/*", "snapshots/hot/*", "snapshots/trash/*"} {
 		found, _ := filepath.Glob(filepath.Join(dir, pattern))
@@ -111,8 +160,8 @@ func (t *trial) finish(d *server) {
 	t.j.mu.Unlock()
 	var left []string
 	_ = testenv.Within(ctx, time.Minute, func() error { // some need a moment to end
-		if left = leftovers(d.dir, ids); len(left) > 0 {
-			return errors.New("not yet")
+		if left = t.leftovers(d.dir, ids); len(left) > 0 {
+			return errNotYet
 		}
 		return nil
 	})
@@ -122,8 +171,8 @@ func (t *trial) finish(d *server) {
 	d.terminate()
 	var running map[int]string
 	_ = testenv.Within(ctx, time.Minute, func() error {
-		if running = processesOf(d.dir); len(running) > 0 {
-			return errors.New("not yet")
+		if running = t.processesOf(d.dir); len(running) > 0 {
+			return errNotYet
 		}
 		return nil
 	})

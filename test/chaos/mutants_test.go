@@ -19,12 +19,15 @@ var withoutFix = []struct {
 	{"tombstones", returnedTrial, false},
 	{"ledger", recordsTrial, false},
 	{"sync-content", powerTrial, false},
-	{"adopt", killTrial, true},
+	{"adopt", stopTrial, true},
+	{"identity", copyTrial, false},
+	{"heal", hotTrial, false},
 }
 
 // TestMutants takes fixes out of a daemon, one at a time. A trial must find each. A mutant that
 // survives some seeds is not found.
 func TestMutants(t *testing.T) {
+	together(t)
 	if !*mutants {
 		testenv.Inapplicable(t, "-mutants=false")
 	}

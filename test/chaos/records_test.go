@@ -42,10 +42,10 @@ func recordsTrial(t *trial) {
 		"a damaged ledger":          func() { t.harm(filepath.Join(d.dir, "records.ledger"), "flip") },
 		"half a ledger":             func() { t.harm(filepath.Join(d.dir, "records.ledger"), "half") },
 	}
-	rounds := []string{"state.db deleted", "an older state.db", "a damaged page in the WAL", "no ledger", "half a ledger",
+	names := []string{"state.db deleted", "an older state.db", "a damaged page in the WAL", "no ledger", "half a ledger",
 		"state.db is empty", "a damaged state.db", "a damaged ledger"}
-	t.rng.Shuffle(len(rounds), func(i, k int) { rounds[i], rounds[k] = rounds[k], rounds[i] })
-	for _, way := range rounds[:3] {
+	t.rng.Shuffle(len(names), func(i, k int) { names[i], names[k] = names[k], names[i] })
+	for _, way := range names[:rounds(3)] {
 		t.calm.Store(true)
 		d.terminate() // with what runs
 		t.check(os.RemoveAll(old))

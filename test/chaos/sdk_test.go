@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/carrel-dev/carrel"
 )
@@ -45,7 +44,7 @@ type sdkLine struct {
 // sdkTrial kills the daemon while programs with E2B's Python SDK work.
 func sdkTrial(t *trial) {
 	python := t.python()
-	d := t.serve(setup{})
+	d := t.serve(setup{base: true})
 	for round := range 2 {
 		t.calm.Store(true)
 		var wg sync.WaitGroup
@@ -70,7 +69,6 @@ func sdkTrial(t *trial) {
 			t.fatalf("it does not start after a kill: %v", err)
 		}
 		t.verify(d.svc, afterKill)
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.finish(d)
 }

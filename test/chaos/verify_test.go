@@ -295,8 +295,9 @@ func (t *trial) moments(ctx context.Context, svc carrel.Service, a allowed) {
 			t.violate("snapshot %s of %s was acknowledged and is gone", id, s.of)
 			s.gone = true
 		default:
-			s.doubt = none
-			open = append(open, s)
+			if s.doubt = none; !s.blind {
+				open = append(open, s)
+			}
 		}
 	}
 	for id, sn := range listed {
@@ -306,7 +307,7 @@ func (t *trial) moments(ctx context.Context, svc carrel.Service, a allowed) {
 		if unnamed--; unnamed < 0 {
 			t.violate("snapshot %s is there, and nobody asked for it", id)
 		}
-		t.j.addSnap(&snap{id: id, of: sn.Sandbox, tier: sn.Tier, memory: sn.Memory, doubt: inWrite}) // its content is not known
+		t.j.addSnap(&snap{id: id, of: sn.Sandbox, tier: sn.Tier, memory: sn.Memory, blind: true})
 	}
 	t.rng.Shuffle(len(open), func(i, k int) { open[i], open[k] = open[k], open[i] })
 	if a.snapshots >= 0 && len(open) > max(a.snapshots, 2) {

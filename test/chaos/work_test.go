@@ -153,7 +153,11 @@ func (w *worker) step(ctx context.Context) {
 func (w *worker) create(ctx context.Context, tier carrel.Tier) *box {
 	calm := w.t.calm.Load()
 	w.t.j.expect(1, 0)
-	sb, err := w.svc.Create(ctx, carrel.CreateOptions{Tier: tier, Timeout: 2 * time.Hour, Limits: carrel.Limits{MemoryMB: 256}})
+	template := ""
+	if tier == carrel.Sim {
+		template = "sim"
+	}
+	sb, err := w.svc.Create(ctx, carrel.CreateOptions{Template: template, Tier: tier, Timeout: 2 * time.Hour, Limits: carrel.Limits{MemoryMB: 256}})
 	if !w.told(ctx, calm, "create", "", err) {
 		return nil
 	}
@@ -339,7 +343,7 @@ func (w *worker) fork(ctx context.Context, b *box) {
 }
 
 func (w *worker) rollback(ctx context.Context, b *box, s *snap) {
-	if s.doubt != none {
+	if s.doubt != none || s.blind {
 		return
 	}
 	calm := w.t.calm.Load()

@@ -208,7 +208,12 @@ func TestCopyOfARunningHouse(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier carrel.Tier) {
 		h := build(t, tier)
 		ctx, svc := t.Context(), connect(t, h.d)
-		other := daemontest.StartIn(t, copyOf(t, h.d.Dir, filepath.Join(t.TempDir(), "copy")), "--default-tier", string(tier))
+		dir := copyOf(t, h.d.Dir, filepath.Join(t.TempDir(), "copy"))
+		// Before its daemon runs, the copy's daemon.json names the original's.
+		if out, err := exec.Command(h.d.Bin, "--data-dir", dir, "kill", "--all").CombinedOutput(); err == nil {
+			t.Errorf("the command line takes the original's daemon for the copy's: %s", out)
+		}
+		other := daemontest.StartIn(t, dir, "--default-tier", string(tier))
 		must(t, "the original, beside its copy", h.lives(ctx, svc))
 		saysCopy(t, other)
 		theirs := connect(t, other)
@@ -393,6 +398,7 @@ func tmpfs(t *testing.T) string {
 // TestOtherHost is a directory that has come to another host with its disk: the inodes are the same.
 func TestOtherHost(t *testing.T) {
 	h := build(t, carrel.GVisor)
+	must(t, "end what does not come along", connect(t, h.d).Kill(t.Context(), h.running))
 	h.d.Terminate()
 	name := filepath.Join(h.d.Dir, datadir.File)
 	was, err := datadir.Read(h.d.Dir)

@@ -10,7 +10,7 @@ import (
 )
 
 // pages are the documents whose blocks are run. README.md has a test of its own.
-var pages = []string{"agent", "cli", "install", "policy", "pool", "run", "sim"}
+var pages = []string{"agent", "cli", "install", "policy", "pool", "run", "sim", "templates"}
 
 // aside has shell lines and blocks (by their first line) that TestDocs does not run, with the
 // reasons. Everything else is run and must succeed.

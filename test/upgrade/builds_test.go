@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -26,6 +27,25 @@ type build struct {
 	name   string // also its version
 	carrel string // its file
 	sentry string // SHA-256 of the sentry that it carries
+}
+
+// made holds the builds that this test binary compiled, in a directory of its own.
+var made struct {
+	dir string
+	mu  sync.Mutex
+	by  map[string]build
+}
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "carrel-upgrade-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	made.dir, made.by = dir, map[string]build{}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
 }
 
 // repository is the absolute path of the sources.
@@ -53,7 +73,16 @@ func ours(t *testing.T) build {
 // by itself.
 func another(t *testing.T, name string) build {
 	t.Helper()
-	root, dir := repository(t), t.TempDir()
+	made.mu.Lock()
+	b, ok := made.by[name]
+	made.mu.Unlock()
+	if ok {
+		return b
+	}
+	root, dir := repository(t), filepath.Join(made.dir, name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	in := func(file string) string { return filepath.Join(dir, file) }
 	flags := "-s -w -X " + module + "internal/version.Version=" + name + " -X " + module + "internal/driver/gvisor.mark=" + name
 	compile := func(command string, more ...string) {
@@ -81,7 +110,11 @@ func another(t *testing.T, name string) build {
 		}
 	}
 	compile("carrel", "-overlay", in("overlay.json"))
-	return build{name: name, carrel: in("carrel"), sentry: sum}
+	b = build{name: name, carrel: in("carrel"), sentry: sum}
+	made.mu.Lock()
+	defer made.mu.Unlock()
+	made.by[name] = b
+	return b
 }
 
 // pack compresses a file, quickly.

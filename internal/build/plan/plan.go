@@ -58,6 +58,8 @@ type Config struct {
 	Expose     []string // "8080/tcp"
 	StopSignal string
 	Volumes    []string
+	// OnBuild are instructions of a Dockerfile that a stage which begins from this carries out first.
+	OnBuild []string
 }
 
 // Variable is a name and its value.
@@ -121,7 +123,18 @@ type Mount struct {
 	ReadOnly bool
 	Required bool  // a missing secret is an error
 	Size     int64 // bytes, of a tmpfs; 0 is the default
+	Sharing  CacheSharing
 }
+
+// CacheSharing says who may use a cache at the same time.
+type CacheSharing string
+
+// How caches are shared.
+const (
+	CacheShared  CacheSharing = ""        // by any number of commands
+	CacheLocked  CacheSharing = "locked"  // by one command; the others wait
+	CachePrivate CacheSharing = "private" // by one command; others get a cache of their own
+)
 
 // Copy brings files in.
 type Copy struct {
@@ -138,11 +151,12 @@ type Copy struct {
 	Target string // absolute path; one that ends in "/" is a directory
 	Owner  string // "user:group", names or numbers of the stage; "" is 0:0
 	Mode   string // octal or symbolic; "" keeps each file's
-	// Unpack unpacks local archives (ADD).
-	Unpack  bool
-	Parents bool
-	Exclude []string
-	Link    bool
+	// Unpack unpacks local archives (ADD), UnpackURLs fetched ones (ADD --unpack).
+	Unpack     bool
+	UnpackURLs bool
+	Parents    bool
+	Exclude    []string
+	Link       bool
 	// Checksum is that of the only URL, "sha256:…"; "" is not checked.
 	Checksum string
 }

@@ -58,6 +58,8 @@ var (
 	_ driver.Restorer = (*Driver)(nil)
 	_ driver.Blanker  = (*Driver)(nil)
 	_ driver.Sweeper  = (*Driver)(nil)
+
+	_ driver.GroupClearer = (*Driver)(nil)
 )
 
 // New returns a driver. It makes opts.Root and the parent control groups. It starts only the small

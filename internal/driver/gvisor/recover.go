@@ -67,6 +67,11 @@ func (d *Driver) DestroyStray(ctx context.Context, id carrel.ID) error {
 	return d.sweep(ctx, func(other string) bool { return other != string(id) })
 }
 
+// ClearGroups implements driver.GroupClearer.
+func (d *Driver) ClearGroups(ctx context.Context, id carrel.ID) error {
+	return d.groups.Lookup(string(id)).RemoveEmpty(ctx)
+}
+
 // sweep ends every sandbox of this driver that is not to be kept, and removes what is left of it.
 func (d *Driver) sweep(ctx context.Context, keep func(id string) bool) error {
 	var errs []error

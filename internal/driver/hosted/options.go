@@ -139,10 +139,10 @@ func (o *Options) Follow(r *Record) func(path string) string {
 // CheckOurs refuses a record of a sandbox that belongs to another data directory, of which this one
 // is a copy. Nothing of such a sandbox may be touched. It is the second barrier: the service gives
 // no such record to a driver. A record without an owner is of an older build; there the path
-// decides. Error: NotFound.
+// decides. Errors: Unavailable (it is left alone), NotFound.
 func (o *Options) CheckOurs(r *Record) error {
 	if r.Owner != "" && r.Owner != o.Identity {
-		return &carrel.Error{Op: OpRecover, Kind: carrel.NotFound, ID: r.ID, Err: fmt.Errorf("it belongs to the data directory %s, which is another one", r.Owner)}
+		return &carrel.Error{Op: OpRecover, Kind: carrel.Unavailable, ID: r.ID, Err: fmt.Errorf("it belongs to the data directory %s, which is another one", r.Owner)}
 	}
 	was := o.home(r)
 	if r.Owner != "" || was == "" || was == o.Home {

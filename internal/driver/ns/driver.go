@@ -51,6 +51,8 @@ var (
 	_ driver.Driver   = (*Driver)(nil)
 	_ driver.Reporter = (*Driver)(nil)
 	_ driver.Sweeper  = (*Driver)(nil)
+
+	_ driver.GroupClearer = (*Driver)(nil)
 )
 
 // New returns a driver. It makes opts.Root and the parent control groups, and starts nothing.

@@ -77,6 +77,14 @@ func (f *freezers) create(name string, g *cgroup.Group) *freezer {
 	return &freezer{dir: dir, v2: f.v2, own: true}
 }
 
+// named returns the group that create makes for a sandbox. It need not exist.
+func (f *freezers) named(name string) *freezer {
+	if f.parent == "" {
+		return &freezer{}
+	}
+	return &freezer{dir: filepath.Join(f.parent, name), v2: f.v2, own: true}
+}
+
 // sweep removes groups of sandboxes that are not in keep.
 func (f *freezers) sweep(keep func(id string) bool) {
 	if f.parent == "" {

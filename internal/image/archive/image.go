@@ -42,6 +42,8 @@ type Result struct {
 	User    string
 	WorkDir string
 	Start   []string
+	Entry   int // words of Start that are the entrypoint
+	OnBuild []string
 	Labels  map[string]string
 }
 
@@ -63,7 +65,8 @@ func (t *Tree) Image(ctx context.Context, src *Source, format string) (_ *Result
 	}
 	t.touched = nil
 	res := &Result{Format: format, Digest: src.Digest, Env: map[string]string{}, WorkDir: cfg.Config.WorkingDir, Labels: cfg.Config.Labels,
-		Start: append(append([]string(nil), cfg.Config.Entrypoint...), cfg.Config.Cmd...)}
+		Start: append(append([]string(nil), cfg.Config.Entrypoint...), cfg.Config.Cmd...),
+		Entry: len(cfg.Config.Entrypoint), OnBuild: cfg.Config.OnBuild}
 	for _, kv := range cfg.Config.Env {
 		if k, v, ok := strings.Cut(kv, "="); ok && k != "" {
 			res.Env[k] = v

@@ -378,6 +378,17 @@ func TestMirrors(t *testing.T) {
 	if _, _, err := fetchWith(t, carrel.PullOptions{Image: upstream.host + "/team/app:1", Credentials: own}, cfg); err != nil || leaked.Load() {
 		t.Errorf("%v, leaked %t", err, leaked.Load())
 	}
+	// The operator's are for the operator only.
+	for _, operator := range []bool{false, true} {
+		leaked.Store(false)
+		_, _, err := fetch(t, upstream.host+"/team/app:1", func(c *pull.Config, r *pull.Request) {
+			cfg(c, r)
+			c.Keychain, r.Operator = keychain{mirror.host, "sesame"}, operator
+		})
+		if err != nil || leaked.Load() != operator {
+			t.Errorf("operator %t: %v, credentials sent: %t", operator, err, leaked.Load())
+		}
+	}
 	if _, err := pull.New(pull.Config{Mirrors: []pull.Mirror{{"a b", "https://x.test"}}}); err == nil {
 		t.Error("a mirror of no registry")
 	}
@@ -602,4 +613,34 @@ func TestReleaseEndsDownloads(t *testing.T) {
 	if left := files(t, dir); len(left) > 0 {
 		t.Errorf("left %v", left)
 	}
+}
+
+// TestDockerConfiguration takes credentials from the file that docker login writes, and from a
+// credential helper that it names.
+func TestDockerConfiguration(t *testing.T) {
+	s := serve(t)
+	s.push(t, "app:1", sample(t, runtime.GOARCH))
+	s.password = "sesame"
+	dir := t.TempDir()
+	t.Setenv("DOCKER_CONFIG", dir)
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	helper := "#!/bin/sh\nread -r host\nprintf '{\"ServerURL\":\"%s\",\"Username\":\"me\",\"Secret\":\"sesame\"}' \"$host\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "docker-credential-test"), []byte(helper), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	get := func(config string) error {
+		if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := fetch(t, s.host+"/app:1", func(c *pull.Config, _ *pull.Request) { c.Keychain = nil })
+		return err
+	}
+	basic := base64.StdEncoding.EncodeToString([]byte("me:sesame"))
+	if err := get(`{"auths":{"` + s.host + `":{"auth":"` + basic + `"}}}`); err != nil {
+		t.Error("a login:", err)
+	}
+	if err := get(`{"credHelpers":{"` + s.host + `":"test"}}`); err != nil {
+		t.Error("a helper:", err)
+	}
+	wantKind(t, get(`{"auths":{"other.example.com":{"auth":"`+basic+`"}}}`), carrel.Unauthenticated, s.host)
 }

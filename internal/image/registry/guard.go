@@ -37,7 +37,8 @@ type allowedHost struct {
 	http       bool   // without TLS
 }
 
-// newGuard returns a guard. timeout bounds how long a server takes to begin an answer.
+// newGuard returns a guard. timeout bounds how long a server takes for a handshake. An answer may
+// begin later, because a registry works on a large upload before it answers.
 func newGuard(c Config, timeout time.Duration) (*guard, error) {
 	g := &guard{resolve: c.Resolve, dial: c.Dial, proxy: c.Proxy}
 	if g.resolve == nil {
@@ -67,7 +68,7 @@ func newGuard(c Config, timeout time.Duration) (*guard, error) {
 	}
 	g.direct = &http.Transport{
 		DialContext: g.dialJudged, TLSClientConfig: &tls.Config{RootCAs: c.RootCAs}, ForceAttemptHTTP2: true,
-		TLSHandshakeTimeout: timeout, ResponseHeaderTimeout: timeout, IdleConnTimeout: 30 * time.Second,
+		TLSHandshakeTimeout: timeout, ResponseHeaderTimeout: 4 * timeout, IdleConnTimeout: 30 * time.Second,
 		MaxResponseHeaderBytes: 256 << 10,
 		DisableCompression:     true, // blobs are wanted as they are
 	}

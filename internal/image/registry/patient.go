@@ -164,13 +164,16 @@ func (b *watchedBody) Close() error {
 	return err
 }
 
-// stallError says that a server sent too little.
+// stallError says that a server sent too little, or took nothing.
 type stallError struct {
 	host   string
-	got    int64
+	got    int64 // -1: it took nothing
 	window time.Duration
 }
 
 func (e *stallError) Error() string {
+	if e.got < 0 {
+		return fmt.Sprintf("%s took nothing for %s", e.host, e.window)
+	}
 	return fmt.Sprintf("%s sent only %d bytes in %s", e.host, e.got, e.window)
 }

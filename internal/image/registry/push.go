@@ -231,14 +231,17 @@ func (p *push) put(ctx context.Context, to, kind string, size int64, body func()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	window := p.client.cfg.StallTime
-	timer := time.AfterFunc(window, func() { cancel(&stallError{p.tag.RegistryStr(), 0, window}) })
+	timer := time.AfterFunc(window, func() { cancel(&stallError{p.tag.RegistryStr(), -1, window}) })
 	defer timer.Stop()
 	watched := func() io.ReadCloser {
-		r := body()
+		r, left := body(), size
 		return io.NopCloser(readerFunc(func(b []byte) (int, error) {
 			timer.Reset(window)
 			n, err := r.Read(b)
 			p.req.Meter.Add(int64(n))
+			if left -= int64(n); left <= 0 { // it has all; the time for its answer begins
+				timer.Stop()
+			}
 			return n, err
 		}))
 	}

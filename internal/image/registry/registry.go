@@ -223,8 +223,11 @@ func (c *Client) origins(ctx context.Context, ref name.Reference, opts carrel.Pu
 		if err != nil {
 			return nil, err
 		}
-		// The caller's credentials are for the registry, not for its mirror.
-		all = append(all, c.remote(ctx, place, []string{place.Scope(transport.PullScope)}, func() (authn.Authenticator, error) { return c.cfg.Keychain.Resolve(place.Registry) }))
+		// The caller's credentials are for the registry, not for its mirror. And the operator's are
+		// not for every caller: they may open images that the caller can't pull himself.
+		all = append(all, c.remote(ctx, place, []string{place.Scope(transport.PullScope)}, func() (authn.Authenticator, error) {
+			return c.authenticator(ctx, opPull, place.Registry, nil, c.keys(req))
+		}))
 	}
 	return append(all, c.remote(ctx, repo, []string{repo.Scope(transport.PullScope)}, func() (authn.Authenticator, error) {
 		return c.authenticator(ctx, opPull, repo.Registry, opts.Credentials, c.keys(req))

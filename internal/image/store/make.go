@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/carrel-dev/carrel"
@@ -57,9 +58,10 @@ func (s *Store) request(ctx context.Context, meter *image.Meter) registry.Reques
 // make makes one template: its directory under a lock, the image, the manifest.
 func (s *Store) make(ctx context.Context, op, name string, progress func(carrel.Progress),
 	build func(context.Context, archive.Importer) (f *os.File, res *archive.Result, source string, err error)) (_ image.Image, err error) {
-	name, err = checkName(op, name)
-	if err != nil {
-		return image.Image{}, err
+	if !strings.HasPrefix(name, image.HiddenMark) {
+		if name, err = checkName(op, name); err != nil {
+			return image.Image{}, err
+		}
 	}
 	if err := s.nameFree(op, carrel.CallerOf(ctx).Project, name); err != nil {
 		return image.Image{}, err
@@ -95,7 +97,7 @@ func (s *Store) make(ctx context.Context, op, name string, progress func(carrel.
 		return image.Image{}, archive.Classify(op, err)
 	}
 	t := carrel.Template{ID: id, Name: name, Project: carrel.CallerOf(ctx).Project, Created: s.opts.Now().UTC(), Size: size, Source: res.Format, Digest: res.Digest,
-		Env: res.Env, User: res.User, WorkDir: res.WorkDir, Start: res.Start, Labels: res.Labels}
+		Env: res.Env, User: res.User, WorkDir: res.WorkDir, Start: res.Start, Labels: res.Labels, Entry: res.Entry, OnBuild: res.OnBuild}
 	if source != "" {
 		t.Source += ": " + source
 	}

@@ -325,3 +325,43 @@ func TestEqualImages(t *testing.T) {
 		t.Error("equal archives give different images")
 	}
 }
+
+// TestPushStalls ends a push to a registry that stops reading, and waits for one that only takes its
+// time to answer.
+func TestPushStalls(t *testing.T) {
+	const stall = 200 * time.Millisecond
+	for _, reads := range []bool{true, false} {
+		ended := make(chan struct{})
+		ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.Method == http.MethodHead:
+				w.WriteHeader(http.StatusNotFound)
+			case r.Method == http.MethodPost:
+				w.Header().Set("Location", "/upload")
+				w.WriteHeader(http.StatusAccepted)
+			case r.Method == http.MethodPut && reads:
+				_, _ = io.Copy(io.Discard, r.Body)
+				time.Sleep(2 * stall)
+				w.WriteHeader(http.StatusCreated)
+			case r.Method == http.MethodPut:
+				_, _ = r.Body.Read(make([]byte, 1))
+				<-ended
+			}
+		}))
+		defer ts.Close()
+		defer close(ended)
+		host := strings.TrimPrefix(ts.URL, "http://")
+		s := open(t, store.Options{Registries: registry.Config{Keychain: authn.NewMultiKeychain(), Allow: []string{host}, StallTime: stall}})
+		img := importBase(t, s, "app", 32<<20, "x") // more than sockets hold
+		_, err := s.Push(context.Background(), img.ID, carrel.PushOptions{Image: host + "/a:1"}, nil)
+		if reads && err != nil {
+			t.Error(err)
+		}
+		if !reads {
+			wantKind(t, err, carrel.Unavailable, "image")
+			if !strings.Contains(fmt.Sprint(err), "took nothing") {
+				t.Error(err)
+			}
+		}
+	}
+}

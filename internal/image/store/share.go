@@ -5,10 +5,12 @@ import (
 	"context"
 	"io"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel/internal/image"
 )
 
 const (
@@ -16,6 +18,8 @@ const (
 	sampleSize = 4096    // a block of the image
 	shareStep  = 1 << 20 // bytes that are shared by one call
 	shareFine  = 64 << 10
+	// maxCompared is the number of templates with which a new one is compared.
+	maxCompared = 256
 	// An image is worth a try if one in leastEqual of its samples is in another one.
 	leastEqual = 8
 )
@@ -56,15 +60,20 @@ func (s *Store) share(ctx context.Context, f *os.File, name string) (linked bool
 	return false
 }
 
-// imagePaths returns the files of all templates.
+// imagePaths returns the files of the newest templates.
 func (s *Store) imagePaths() []string {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := make([]string, 0, len(s.byID))
-	for id := range s.byID {
-		all = append(all, filepath.Join(s.opts.Dir, id, imageFile))
+	all := make([]image.Image, 0, len(s.byID))
+	for _, e := range s.byID {
+		all = append(all, e.Image)
 	}
-	return all
+	s.mu.Unlock()
+	slices.SortFunc(all, func(a, b image.Image) int { return b.Created.Compare(a.Created) })
+	paths := make([]string, 0, maxCompared)
+	for _, e := range all[:min(len(all), maxCompared)] {
+		paths = append(paths, e.Path)
+	}
+	return paths
 }
 
 // alike compares some blocks of two images. equal counts those that are equal and not empty. same
@@ -77,7 +86,6 @@ func alike(a, b *os.File, size int64) (equal int, same bool) {
 	same = info.Size() == size
 	var x, y, zero [sampleSize]byte
 	for i := range int64(samples) {
-		// Block 0 holds the number of files, so it differs between images over one base.
 		off := min(size, info.Size()) / sampleSize * i / samples * sampleSize
 		n, err := a.ReadAt(x[:], off)
 		if err != nil && err != io.EOF {

@@ -41,7 +41,12 @@ type Options struct {
 	MaxBytes   int64
 	MaxEntries int64
 	// Base says how to make the built-in base.
-	Base   hostbase.Options
+	Base hostbase.Options
+	// BuiltIns are more built-in templates.
+	BuiltIns []image.BuiltIn
+	// NoFirstUse makes them only by Make, and not at their first use.
+	NoFirstUse bool
+
 	Logger *slog.Logger
 	// Registries is the access to registries. Its Cache and Logger are the store's.
 	Registries registry.Config
@@ -56,15 +61,18 @@ type Options struct {
 type Store struct {
 	opts       Options
 	limits     archive.Limits
-	base       *base
+	base       *cached
+	builtIns   *builtIns
 	registries *registry.Client
 	lock       *os.File // DIR/.lock
 
 	checks checks
+	bases  keyLocks // one pull of a base at a time
 
 	mu     sync.Mutex
 	byID   map[string]*entry
-	packed map[string]packed // templates as layers, by ID
+	lent   map[string]image.Image // by ID
+	packed map[string]packed      // templates as layers, by ID
 }
 
 var _ image.Store = (*Store)(nil)
@@ -76,10 +84,10 @@ type entry struct {
 	old  bool   // another has taken its name
 }
 
-// ownName is a name within a project.
-type ownName struct{ project, name string }
+// ownName is a name within a project, with its tag; "" is the default one.
+type ownName struct{ project, name, tag string }
 
-func (e *entry) own() ownName { return ownName{e.Project, e.Name} }
+func (e *entry) own() ownName { return ownName{e.Project, e.Name, e.Tag} }
 
 const (
 	imageFile    = "image.erofs"
@@ -120,9 +128,15 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, archive.Classify(op, err)
 	}
-	s := &Store{opts: opts, lock: lock, registries: registries, byID: map[string]*entry{}, packed: map[string]packed{}, base: newBase(opts),
-		limits: archive.Limits{MaxBytes: opts.MaxBytes, MaxEntries: opts.MaxEntries}}
-	if err := s.load(ctx); err != nil {
+	s := &Store{opts: opts, lock: lock, registries: registries, byID: map[string]*entry{}, lent: map[string]image.Image{}, packed: map[string]packed{}, base: newBase(opts),
+		builtIns: newBuiltIns(opts),
+		limits:   archive.Limits{MaxBytes: opts.MaxBytes, MaxEntries: opts.MaxEntries}}
+	err = s.load(ctx)
+	if err == nil {
+		err = s.openBuiltIns(ctx)
+	}
+	if err != nil {
+		_ = s.builtIns.close()
 		_ = lock.Close()
 		return nil, archive.Classify(op, err)
 	}
@@ -153,6 +167,10 @@ func (s *Store) load(ctx context.Context) error {
 			// Manifests appear whole. So this one was damaged later, or can't be read just now.
 			// Keep the image: it may be the only copy of somebody's work.
 			s.opts.Logger.Warn("a template can't be used and is left alone", "id", e.Name(), "err", err)
+			continue
+		}
+		if strings.HasPrefix(t.Name, image.DraftMark) {
+			s.sweep(t.ID, errors.New("its build did not end"))
 			continue
 		}
 		s.byID[t.ID] = t
@@ -230,7 +248,7 @@ func removeTemplate(dir string) error {
 // Close releases the store. Images in use stay usable.
 func (s *Store) Close() error {
 	s.registries.Close()
-	return errors.Join(s.base.close(), closeOnce(s.lock))
+	return errors.Join(s.builtIns.close(), s.base.close(), closeOnce(s.lock))
 }
 
 func closeOnce(f *os.File) error {
@@ -240,12 +258,18 @@ func closeOnce(f *os.File) error {
 	return nil
 }
 
-// List returns all templates, by name.
+// List returns all templates, by name. A built-in template other than base and sim is in it once it
+// has been made.
 func (s *Store) List(ctx context.Context) ([]image.Image, error) {
 	all := []image.Image{s.base.listed(), simTemplate()}
+	for _, t := range s.builtIns.all {
+		if img := t.listed(); img.Path != "" {
+			all = append(all, img)
+		}
+	}
 	s.mu.Lock()
 	for _, t := range s.byID {
-		if !t.old {
+		if !t.old && t.Tag == "" && !strings.HasPrefix(t.Name, image.HiddenMark) {
 			all = append(all, t.Image)
 		}
 	}
@@ -262,15 +286,35 @@ func (s *Store) ByID(id string) (carrel.Template, bool) {
 	case SimID:
 		return simTemplate().Template, true
 	}
+	if t := s.builtIns.find(id, ""); t != nil {
+		return t.listed().Template, true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.byID[id]; t != nil {
+	if t := s.find(id, ""); t != nil {
 		return t.Template, true
 	}
-	return carrel.Template{}, false
+	img, ok := s.lent[id]
+	return img.Template, ok
 }
 
-// Named implements image.Store.
+// find finds an image by its own ID, or by the lasting ID of its template and a tag. The caller
+// holds mu.
+func (s *Store) find(id, tag string) *entry {
+	if t := s.byID[id]; t != nil && tag == "" {
+		return t
+	}
+	for _, t := range s.byID {
+		if !t.old && id != "" && t.Of == id && t.Tag == tag {
+			return t
+		}
+	}
+	return nil
+}
+
+// Named implements image.Store. The names base and sim are reserved. Every other built-in template
+// comes last, after the project's own one and a public one of the default project: those had the
+// name first.
 func (s *Store) Named(project, name string) (carrel.Template, bool) {
 	switch name {
 	case image.Base:
@@ -278,12 +322,33 @@ func (s *Store) Named(project, name string) (carrel.Template, bool) {
 	case Sim:
 		return simTemplate().Template, true
 	}
+	if t, ok := s.ownNamed(project, name); ok {
+		return t, true
+	}
+	if t, ok := s.ownNamed(carrel.DefaultProject, name); ok && t.Public {
+		return t, true
+	}
+	if t := s.builtIns.find("", name); t != nil {
+		return t.listed().Template, true
+	}
+	if name == image.Host {
+		return s.base.listed().Template, true
+	}
+	return carrel.Template{}, false
+}
+
+// ownNamed describes the template with a name that a project made itself.
+func (s *Store) ownNamed(project, name string) (carrel.Template, bool) {
+	plain, tag, _ := strings.Cut(name, ":")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.byID {
-		if !t.old && t.own() == (ownName{project, name}) {
+		if !t.old && t.own() == (ownName{project, plain, tag}) {
 			return t.Template, true
 		}
+	}
+	if t := s.find(plain, tag); t != nil && tag != "" && t.Project == project {
+		return t.Template, true
 	}
 	return carrel.Template{}, false
 }
@@ -296,8 +361,18 @@ func (s *Store) Get(ctx context.Context, id string) (image.Image, error) {
 	case SimID:
 		return simTemplate(), nil
 	}
+	if t := s.builtIns.find(id, ""); t != nil {
+		img, err := s.builtIns.get(ctx, t, false, nil)
+		if err != nil {
+			return img, err
+		}
+		return s.intact(ctx, t.cached, img)
+	}
+	if img, ok := s.lentImage(id); ok {
+		return img, nil
+	}
 	s.mu.Lock()
-	t := s.byID[id]
+	t := s.find(id, "")
 	s.mu.Unlock()
 	if t == nil {
 		return image.Image{}, notFound("get template", id)
@@ -316,11 +391,16 @@ func (s *Store) getBase(ctx context.Context) (image.Image, error) {
 	if err != nil {
 		return img, err
 	}
+	return s.intact(ctx, s.base, img)
+}
+
+// intact returns the image of a built-in template, and makes it again if it is damaged.
+func (s *Store) intact(ctx context.Context, b *cached, img image.Image) (image.Image, error) {
 	dir := filepath.Dir(img.Path)
-	err = s.checks.quick(ctx, dir)
+	err := s.checks.quick(ctx, dir)
 	if errors.Is(err, errDamaged) {
-		s.opts.Logger.Error("the base template is damaged, and is made again", "image", img.Path, "err", err)
-		img, err = s.base.remake(ctx, img)
+		s.opts.Logger.Error("a built-in template is damaged, and is made again", "template", img.Name, "image", img.Path, "err", err)
+		img, err = b.remake(ctx, img)
 		s.checks.forget(dir)
 	}
 	return img, archive.Classify("open template", err)
@@ -330,6 +410,9 @@ func (s *Store) getBase(ctx context.Context) (image.Image, error) {
 // that are damaged: a create from them is refused. It returns the number of damaged ones.
 func (s *Store) CheckImages(ctx context.Context, pause time.Duration) (bad int) {
 	images := []image.Image{s.base.listed()}
+	for _, t := range s.builtIns.all {
+		images = append(images, t.listed())
+	}
 	s.mu.Lock()
 	for _, t := range s.byID {
 		images = append(images, t.Image)
@@ -369,9 +452,9 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 	}
 	s.mu.Lock()
 	var gone []string
-	if t := s.byID[id]; t != nil {
+	if t := s.find(id, ""); t != nil {
 		for other, o := range s.byID {
-			if o == t || !t.old && o.own() == t.own() {
+			if o == t || !t.old && o.own() == t.own() || !t.old && t.Tag == "" && t.Of != "" && o.Of == t.Of {
 				gone = append(gone, other)
 				delete(s.byID, other)
 				delete(s.packed, other)

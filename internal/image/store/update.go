@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -33,13 +32,13 @@ func (s *Store) Update(ctx context.Context, id string, u carrel.TemplateUpdate) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.byID[id]
+	e := s.find(id, "")
 	if e == nil {
 		return image.Image{}, notFound(op, id)
 	}
 	t := e.Template
 	if u.Start != nil {
-		t.Start = slices.Clone(*u.Start)
+		t.Start, t.Entry = slices.Clone(*u.Start), 0
 	}
 	if u.Ready != nil {
 		t.Ready = *u.Ready
@@ -47,7 +46,7 @@ func (s *Store) Update(ctx context.Context, id string, u carrel.TemplateUpdate) 
 	if u.Public != nil {
 		t.Public = *u.Public
 	}
-	raw, err := json.MarshalIndent(t, "", "  ")
+	raw, err := encodeManifest(t, e.Sums)
 	if err != nil {
 		return image.Image{}, archive.Classify(op, err)
 	}

@@ -63,8 +63,8 @@ func (h *Hierarchy) Lookup(name string) *Group {
 	return &Group{paths: p}
 }
 
-// Create makes a group with limits. A group of that name must not exist. On an
-// error nothing is left.
+// Create makes a group with limits. It removes an empty group of that name first, which a crash may
+// have left. A group with processes must not exist. On an error nothing is left.
 func (h *Hierarchy) Create(name string, l Limits) (*Group, error) {
 	if name == "" || name != filepath.Base(name) {
 		return nil, fmt.Errorf("create cgroup: bad name %q", name)
@@ -97,6 +97,9 @@ const parentTries = 100
 // retries. Without its group a box of root would have no limit on processes.
 func (h *Hierarchy) makeGroupDir(dir string) error {
 	err := os.Mkdir(dir, 0o755)
+	if errors.Is(err, fs.ErrExist) && syscall.Rmdir(dir) == nil {
+		err = os.Mkdir(dir, 0o755)
+	}
 	for range parentTries {
 		if !errors.Is(err, fs.ErrNotExist) {
 			break
@@ -241,6 +244,33 @@ func (g *Group) Kill() error {
 		}
 	}
 	return nil
+}
+
+// busyTime bounds how long an empty group may be busy: the kernel lets go of its last process a
+// moment after that process has ended.
+const busyTime = 500 * time.Millisecond
+
+// RemoveEmpty removes the group if no process is in it. It kills nothing. A group with processes
+// stays, and that is an error. It is idempotent.
+func (g *Group) RemoveEmpty(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, busyTime)
+	defer cancel()
+	for {
+		var left error
+		for _, d := range g.dirs() {
+			if err := syscall.Rmdir(d); err != nil && err != syscall.ENOENT {
+				left = fmt.Errorf("remove cgroup %s: %w", d, err)
+			}
+		}
+		if left == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return left
+		case <-time.After(time.Millisecond):
+		}
+	}
 }
 
 // Destroy kills all processes in the group and removes it. It is idempotent. Error: ctx ended

@@ -166,7 +166,9 @@ func (x *Index) Hold(id carrel.SnapshotID) (release func(), ok bool) {
 }
 
 // Hidden reports whether a snapshot is the service's own and is not shown.
-func Hidden(sn carrel.Snapshot) bool { return sn.Cause == carrel.CauseTemplate }
+func Hidden(sn carrel.Snapshot) bool {
+	return sn.Cause == carrel.CauseTemplate || sn.Cause == carrel.CauseBuild
+}
 
 // Owners lists the sandboxes that have snapshots.
 func (x *Index) Owners() []carrel.ID {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/failpoint"
 	"github.com/carrel-dev/carrel/internal/snapshot"
 )
 
@@ -106,7 +107,7 @@ func (s *Store) replaceable(id carrel.SnapshotID, e *entry) bool {
 		<-p.done
 		s.mu.Lock()
 	}
-	return e.packed && !e.deleted && (e.damaged || !e.hot)
+	return e.packed && !e.deleted && (e.damaged || !e.hot) && !failpoint.Mutant("heal")
 }
 
 // replace puts a good copy from the packs in the place of a damaged one, also while the damaged one

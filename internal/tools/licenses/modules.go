@@ -157,11 +157,19 @@ func (n *notice) read(known *classifier.Classifier, root string, files []string)
 		n.Texts = append(n.Texts, text{filepath.ToSlash(rel), string(data)})
 		for _, m := range known.Match(data).Matches {
 			if m.MatchType == "License" || m.MatchType == "Header" {
-				n.Licenses = append(n.Licenses, m.Name)
+				n.Licenses = append(n.Licenses, spdxName(m.Name))
 			}
 		}
 	}
 	slices.Sort(n.Licenses)
 	n.Licenses = slices.Compact(n.Licenses)
 	return nil
+}
+
+// spdxName returns the SPDX name of a licence that the classifier calls something else.
+func spdxName(name string) string {
+	if name == "BSD-0-Clause" {
+		return "0BSD"
+	}
+	return name
 }

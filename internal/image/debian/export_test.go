@@ -1,0 +1,4 @@
+package debian
+
+// ReadTar is readTar, for its bound.
+var ReadTar = readTar

@@ -1,0 +1,168 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/state"
+)
+
+const (
+	opLayer    = "keep layer"
+	opWorkshop = "create sandbox of a build"
+)
+
+// CreateWorkshop makes a sandbox for a build, from an image or from a layer. It belongs to the
+// caller's project, and the template's own start command does not run in it.
+func (s *Service) CreateWorkshop(ctx context.Context, image string, layer carrel.SnapshotID, opts carrel.CreateOptions) (carrel.Sandbox, error) {
+	p, err := s.creator.planWorkshop(ctx, image, layer, opts)
+	if err != nil {
+		return carrel.Sandbox{}, err
+	}
+	p.rec.Sandbox.Project, p.rec.Sandbox.Name, p.rec.Start = carrel.CallerOf(ctx).Project, opts.Name, nil
+	return s.creator.make(ctx, p)
+}
+
+// Ripen has a template's own start made, for sandboxes of a size, if the template can have one. It
+// reports whether it is being made: [carrel.Template].Golden tells how it ends.
+func (s *Service) Ripen(ctx context.Context, image string, limits carrel.Limits) (making bool, err error) {
+	p, err := s.creator.plan(ctx, carrel.CreateOptions{Template: image, Limits: limits})
+	if err != nil {
+		return false, err
+	}
+	return p.unripe, nil
+}
+
+// planWorkshop is plan for the sandbox of a build.
+func (cr *creator) planWorkshop(ctx context.Context, image string, layer carrel.SnapshotID, opts carrel.CreateOptions) (*plan, error) {
+	egress, err := cr.rules.checkOptions(opts)
+	if err != nil {
+		return nil, err
+	}
+	if layer != "" {
+		sr, ok := cr.snaps.Get(layer)
+		if !ok || sr.Snapshot.Cause != carrel.CauseBuild {
+			return nil, &carrel.Error{Op: opWorkshop, Kind: carrel.NotFound, Err: fmt.Errorf("layer %s is gone", layer)}
+		}
+		p, err := cr.planFrom(ctx, sr, opts, egress)
+		if err == nil {
+			p.from, err = cr.archive.open(ctx, layer, true, false)
+		}
+		return p, err
+	}
+	img, err := cr.opts.Images.Get(ctx, image)
+	if err != nil {
+		return nil, err
+	}
+	drv, err := cr.driver(ctx, opts.Tier, img)
+	if err != nil {
+		return nil, err
+	}
+	ttl := cr.rules.lifetime(opts)
+	plain := len(img.Start) == 0
+	img.Start, img.Ready = nil, ""
+	p := &plan{driver: drv, root: driver.Root{Image: img.Path}, egress: egress, ttl: ttl, owner: img.Project, cold: !plain}
+	p.rec = cr.newRecord(opts, img, drv.Info().Tier, ttl)
+	p.rec.Root, p.root.Image, err = cr.roots.keepRoot(img)
+	return p, err
+}
+
+// KeepLayer keeps the present files of a build's sandbox under a key, as a snapshot that no list
+// shows. Its Detail is the key. An equal key replaces nothing: the newest layer counts.
+func (s *Service) KeepLayer(ctx context.Context, id carrel.ID, key string) (carrel.Snapshot, error) {
+	b, err := s.table.find(opLayer, id)
+	if err != nil {
+		return carrel.Snapshot{}, err
+	}
+	ctx, release, err := s.table.take(ctx, opLayer, b)
+	if err != nil {
+		return carrel.Snapshot{}, err
+	}
+	defer release()
+	if err := b.running(opLayer); err != nil {
+		return carrel.Snapshot{}, err
+	}
+	sr, err := s.archive.keep(ctx, b, wish{cause: carrel.CauseBuild, filesOnly: true, detail: key})
+	if err != nil {
+		return carrel.Snapshot{}, b.momentError(ctx, opLayer, err)
+	}
+	sr.Snapshot.Kept = true
+	sr.Record.Sandbox.AccessToken, sr.Record.Sandbox.TrafficToken, sr.Record.Sandbox.Metadata = "", "", nil
+	sr.Record.Sandbox.Network, sr.Record.Sandbox.Tokens = carrel.Network{}, nil
+	if err := s.records.apply(ctx, state.Change{PutSnapshots: []state.SnapshotRecord{sr}}); err != nil {
+		s.archive.scrap(sr.Snapshot.ID)
+		return carrel.Snapshot{}, err
+	}
+	return sr.Snapshot, nil
+}
+
+// Layers lists all layers, in no order.
+func (s *Service) Layers() []carrel.Snapshot {
+	var out []carrel.Snapshot
+	for _, sr := range s.archive.snaps.All() {
+		if sr.Snapshot.Cause == carrel.CauseBuild {
+			out = append(out, sr.Snapshot)
+		}
+	}
+	return out
+}
+
+// DropLayers removes layers. Those in use stay.
+func (s *Service) DropLayers(ctx context.Context, ids []carrel.SnapshotID) error {
+	_, _, err := s.archive.dropSnapshots(ctx, ids, dropRule{may: func(sn carrel.Snapshot) bool { return sn.Cause == carrel.CauseBuild }})
+	return err
+}
+
+// LayerFiles hands the content of a layer to use: the path of the image below it, and the changes
+// as a tar stream (driver.Restorer). The content is compared with its checksums before LayerFiles
+// returns without an error.
+func (s *Service) LayerFiles(ctx context.Context, id carrel.SnapshotID, use func(root string, changes io.Reader) error) error {
+	sr, ok := s.archive.snaps.Get(id)
+	if !ok || sr.Snapshot.Cause != carrel.CauseBuild {
+		return &carrel.Error{Op: "read layer", Kind: carrel.NotFound, Err: fmt.Errorf("layer %s is gone", id)}
+	}
+	ar := s.archive
+	o, err := ar.open(ctx, id, false, false)
+	if err != nil {
+		return err
+	}
+	defer o.release()
+	drv, root, err := ar.launcher.home(ctx, sr.Record, o.info.Root)
+	if err != nil {
+		return err
+	}
+	r, err := restorer(drv)
+	if err != nil {
+		return err
+	}
+	scratch := carrel.NewID() // of no sandbox; see readFiles
+	spec := driver.Spec{ID: scratch, Root: root, Guest: ar.opts.GuestImage, Dir: filepath.Join(ar.opts.Dir, string(scratch)), Limits: sr.Snapshot.Limits}
+	if err := os.Mkdir(spec.Dir, 0o700); err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(spec.Dir) }() // the next service removes the rest
+	stream, err := r.SnapshotFiles(ctx, o.files.Dir(), o.info, spec)
+	if err != nil {
+		return err
+	}
+	return errors.Join(use(root.Image, stream), stream.Close(), o.verify(ctx))
+}
+
+// TemplatesChanged makes the service check again everything that it made from templates.
+func (s *Service) TemplatesChanged() { s.templates.templatesChanged() }
+
+// EnterBuild waits for the turn of a piece of work that uses the whole machine for a while. done
+// ends it.
+func (s *Service) EnterBuild(ctx context.Context, op string) (done func(), err error) {
+	pass, err := s.gates.enterBuild(ctx, op)
+	if err != nil {
+		return nil, err
+	}
+	return func() { pass.Done(nil) }, nil
+}

@@ -1,0 +1,230 @@
+package build
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/testenv"
+)
+
+// TestHostileSteps runs commands that never end, fill the disk, use up all processes, or leave
+// processes behind. Each must end as a clear failure, and leave nothing.
+func TestHostileSteps(t *testing.T) {
+	perTier(t, func(t *testing.T, b *bench) {
+		for _, c := range []struct {
+			name, want string
+			spec       carrel.BuildSpec
+		}{
+			{"never ends", "did not end within", carrel.BuildSpec{StepTimeout: 3 * time.Second, Instructions: steps("RUN while :; do sleep 1; done")}},
+			{"fills the disk", "", carrel.BuildSpec{DiskMB: 64, Instructions: steps("RUN dd if=/dev/urandom of=/home/user/big bs=1M count=200")}},
+			{"forks for ever", "did not end within", carrel.BuildSpec{StepTimeout: 5 * time.Second, MemoryMB: 256,
+				Instructions: steps("RUN f() { f | f & }; f; while :; do sleep 1; done")}},
+			{"writes for ever", "did not end within", carrel.BuildSpec{StepTimeout: 3 * time.Second, Instructions: steps("RUN while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done")}},
+			{"no line breaks", "did not end within", carrel.BuildSpec{StepTimeout: 3 * time.Second, Instructions: steps(`RUN cat /dev/zero | tr '\0' x`)}},
+		} {
+			if testing.Short() && (b.tier != carrel.GVisor || strings.Contains(c.name, "write") || strings.Contains(c.name, "line")) {
+				continue // the whole takes long
+			}
+			t.Run(c.name, func(t *testing.T) {
+				c.spec.Name = "hostile"
+				build, logs := b.build(c.spec)
+				if build.State != carrel.BuildError || build.Reason == nil || build.Reason.Step != "1" || !strings.Contains(build.Reason.Message, c.want) {
+					t.Errorf("the build is %s, %+v\n%.2000s", build.State, build.Reason, text(logs))
+				}
+			})
+		}
+		b.ready(carrel.BuildSpec{Name: "left", Instructions: steps("RUN sleep 1000 & echo started", "RUN for p in /proc/[0-9]*/cmdline; do tr '\\0' ' ' < $p; echo; done > /home/user/ps")})
+		if ps := b.run("left", "cat /home/user/ps"); strings.Contains(ps, "sleep 1000") {
+			t.Errorf("a process of the step before was still there:\n%s", ps)
+		}
+		b.nothingLeft()
+	})
+}
+
+// TestCancel cancels a build that runs and one that waits.
+func TestCancel(t *testing.T) {
+	testenv.Need(t, "gvisor", tierWorks(t, carrel.GVisor))
+	b := newBench(t, carrel.GVisor)
+	long := b.start(carrel.BuildSpec{Name: "long", Instructions: steps("RUN echo begun; sleep 1000")})
+	for l, err := range b.BuildLogs(t.Context(), long.ID, carrel.BuildLogOptions{Follow: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Message == "begun" {
+			break
+		}
+	}
+	build, err := b.CancelBuild(t.Context(), long.ID)
+	if err != nil || build.State != carrel.BuildCancelled {
+		t.Errorf("cancelled: %+v, %v", build, err)
+	}
+	b.nothingLeft()
+	_, made := b.call("POST", "/v3/templates", map[string]any{"name": "idle"})
+	if build, err := b.CancelBuild(t.Context(), fmt.Sprint(made["buildID"])); err != nil || build.State != carrel.BuildCancelled {
+		t.Errorf("a build that was not started, cancelled: %+v, %v", build, err)
+	}
+}
+
+// TestManyBuilds makes fifty builds at once, some of one name. None may be lost.
+func TestManyBuilds(t *testing.T) {
+	testenv.Need(t, "gvisor", tierWorks(t, carrel.GVisor))
+	b := newBench(t, carrel.GVisor)
+	count := 50
+	if testing.Short() {
+		count = 12
+	}
+	var wg sync.WaitGroup
+	ended := make([]carrel.Build, count)
+	for i := range count {
+		wg.Go(func() {
+			spec := carrel.BuildSpec{Name: fmt.Sprintf("many-%d", i/2), MemoryMB: 256, FromTemplate: small, Instructions: steps(fmt.Sprintf("RUN echo %d > /home/user/number", i))}
+			build, err := b.StartBuild(t.Context(), spec)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for range b.BuildLogs(t.Context(), build.ID, carrel.BuildLogOptions{Follow: true}) {
+			}
+			if ended[i], err = b.GetBuild(t.Context(), build.ID); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for i, build := range ended {
+		if build.State != carrel.BuildReady {
+			t.Errorf("build %d is %s: %+v", i, build.State, build.Reason)
+		}
+		if other := ended[i^1]; other.TemplateID != build.TemplateID {
+			t.Errorf("two builds of %s have the IDs %s and %s", build.Name, build.TemplateID, other.TemplateID)
+		}
+	}
+	if got := b.run("many-0", "cat ~/number"); got != "0" && got != "1" {
+		t.Errorf("the template has %q", got)
+	}
+	b.nothingLeft()
+}
+
+// TestHostileUploads sends archives and names that a daemon must refuse, and a name that lies about
+// its files.
+func TestHostileUploads(t *testing.T) {
+	testenv.Need(t, "gvisor", tierWorks(t, carrel.GVisor))
+	b := newBench(t, carrel.GVisor)
+	_, made := b.call("POST", "/v3/templates", map[string]any{"name": "files"})
+	ask := func(hash string) string {
+		t.Helper()
+		status, out := b.call("GET", "/templates/"+fmt.Sprint(made["templateID"])+"/files/"+hash, nil)
+		if status != http.StatusCreated {
+			t.Fatalf("ask for a URL: %d %v", status, out)
+		}
+		return fmt.Sprint(out["url"])
+	}
+	for _, h := range []tar.Header{
+		{Name: "../out", Typeflag: tar.TypeReg}, {Name: "/etc/out", Typeflag: tar.TypeReg}, {Name: "a/../../out", Typeflag: tar.TypeReg},
+		{Name: "l", Typeflag: tar.TypeLink, Linkname: "../../etc/passwd"}, {Name: "big", Typeflag: tar.TypeReg, Size: 1 << 41},
+	} {
+		var raw bytes.Buffer
+		w := tar.NewWriter(&raw)
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if status, text := b.put(ask(sum("bad")), &raw); status < 400 || status >= 500 {
+			t.Errorf("an archive with %q was answered with %d %s", h.Name, status, text)
+		}
+	}
+	url := ask(sum("good"))
+	for what, bad := range map[string]string{"an altered URL": url[:len(url)-2] + "xx", "no signature": url[:strings.LastIndex(url, ".")]} {
+		if status, text := b.put(bad, strings.NewReader("")); status != http.StatusForbidden {
+			t.Errorf("%s was answered with %d %s", what, status, text)
+		}
+	}
+	if status, _ := b.call("GET", "/templates/"+fmt.Sprint(made["templateID"])+"/files/not-a-hash", nil); status != http.StatusBadRequest {
+		t.Errorf("a name that is no hash was answered with %d", status)
+	}
+	// A name lies: the same hash first names one content, then another.
+	copyIt := []carrel.BuildInstruction{{Type: "COPY", Args: []string{"f", "/home/user/f"}, FilesHash: sum("lie")}}
+	for _, content := range []string{"first", "second"} {
+		b.upload(sum("lie"), archive(t, file{name: "f", content: content}))
+		b.ready(carrel.BuildSpec{Name: "lie", Instructions: copyIt})
+		if got := b.run("lie", "cat ~/f"); got != content {
+			t.Errorf("the template has %q, not %q", got, content)
+		}
+	}
+	// Links in an archive lead nowhere outside of the sandbox.
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("of the host"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.upload(sum("links"), archive(t, file{name: "d", link: filepath.Dir(secret)}, file{name: "d2", link: "/etc"}))
+	build, _ := b.build(carrel.BuildSpec{Name: "links", Instructions: []carrel.BuildInstruction{{Type: "COPY", Args: []string{"d/secret", "/s"}, FilesHash: sum("links")}}})
+	if build.State != carrel.BuildError {
+		t.Errorf("a file behind a link was copied: %+v", build)
+	}
+}
+
+// TestNothingOfABuildStays looks for a build's secrets and identity in everything that the daemon
+// keeps.
+func TestNothingOfABuildStays(t *testing.T) {
+	perTier(t, func(t *testing.T, b *bench) {
+		const password = "hunter2-of-the-registry"
+		spec := carrel.BuildSpec{Name: "clean", FromTemplate: small, Instructions: steps("RUN cat /etc/hostname; env | grep -i token; cat /run/secrets/* ; true"),
+			Registries: map[string]carrel.RegistryCredentials{"registry.example.com": {Username: "me", Password: password}}}
+		build, logs := b.build(spec)
+		if build.State != carrel.BuildReady {
+			t.Fatalf("the build is %s: %+v", build.State, build.Reason)
+		}
+		host := ""
+		for _, l := range logs {
+			if id, err := carrel.ParseID(l.Message); err == nil {
+				host = string(id)
+			}
+		}
+		if host == "" {
+			t.Fatalf("the step did not print its host name:\n%s", text(logs))
+		}
+		if got := b.run("clean", "cat /etc/hostname"); got == host {
+			t.Errorf("a sandbox has the name of the build's: %s", got)
+		}
+		for _, dir := range []string{"templates", "builds"} {
+			err := filepath.WalkDir(filepath.Join(b.d.Dir, dir), func(path string, e os.DirEntry, err error) error {
+				if err != nil || !e.Type().IsRegular() {
+					return err
+				}
+				raw, err := os.ReadFile(path)
+				if err != nil {
+					return err
+				}
+				if bytes.Contains(raw, []byte(password)) {
+					t.Errorf("%s holds the registry's password", path)
+				}
+				if dir == "templates" && bytes.Contains(raw, []byte(host)) {
+					t.Errorf("%s holds the build's sandbox ID %s", path, host)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestSimIsRefused checks that a build in tier sim is refused with its reason.
+func TestSimIsRefused(t *testing.T) {
+	testenv.Need(t, "gvisor", tierWorks(t, carrel.GVisor))
+	b := newBench(t, carrel.GVisor)
+	_, err := b.StartBuild(context.Background(), carrel.BuildSpec{Name: "sim", Tier: carrel.Sim, FromTemplate: small, Instructions: steps("RUN true")})
+	if carrel.KindOf(err) != carrel.Unsupported || !strings.Contains(fmt.Sprint(err), "simulated") {
+		t.Errorf("a build in tier sim: %v", err)
+	}
+}
