@@ -139,7 +139,7 @@ func TestUnreadBuffers(t *testing.T) {
 
 	for range 40 {
 		in := dial()
-		read(t, in, 2*inboundMost*inboundEarned)
+		read(t, in, (inboundMost+64<<10)*inboundEarned)
 		if _, sum := sizes(); sum > inboundBudget {
 			t.Fatalf("%d connections took %d bytes of %d", len(all), sum, inboundBudget)
 		}
