@@ -12,9 +12,10 @@ type Registries interface {
 	// operator has not allowed), Unsupported (no image for this machine, or no registry at all:
 	// the service is offline), Exhausted, Unavailable.
 	PullImage(ctx context.Context, name string, opts PullOptions, progress func(Progress)) (Template, error)
-	// PushTemplate sends a template to a registry as an OCI image. Equal templates become equal
-	// images: they have the same digest. Errors: those of PullImage, but NotFound is a missing
-	// template.
+	// PushTemplate sends a template, or the files of a snapshot, to a registry as an OCI image. Equal
+	// templates become equal images: they have the same digest. A snapshot's image has no memory,
+	// and no host name of the sandbox. Errors: those of PullImage, but NotFound is a missing
+	// template or snapshot; Unsupported is also a snapshot whose tier has no files of its own.
 	PushTemplate(ctx context.Context, nameOrID string, opts PushOptions, progress func(Progress)) (Pushed, error)
 }
 

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,14 +123,19 @@ func (s *Service) PullImage(ctx context.Context, name string, opts carrel.PullOp
 	return s.opts.Core.PullImage(ctx, name, opts, progress)
 }
 
-// PushTemplate implements carrel.Registries. Whoever may make sandboxes from a template may read
-// all its files there, so he may push it too.
+// PushTemplate implements carrel.Registries. A caller who may make sandboxes from a template or a
+// snapshot may read all its files there, so he may push it too.
 func (s *Service) PushTemplate(ctx context.Context, nameOrID string, opts carrel.PushOptions, progress func(carrel.Progress)) (carrel.Pushed, error) {
-	_, ctx, t, err := s.template(ctx, "push template", nameOrID)
+	const op = "push template"
+	c, ctx, err := s.user(ctx, op)
 	if err != nil {
 		return carrel.Pushed{}, err
 	}
-	return s.opts.Core.PushTemplate(ctx, t.ID, opts, progress)
+	_, t, snapshot, err := s.resolve(ctx, op, c, nameOrID)
+	if err != nil {
+		return carrel.Pushed{}, err
+	}
+	return s.opts.Core.PushTemplate(ctx, cmp.Or(string(snapshot), t.ID), opts, progress)
 }
 
 // UpdateTemplate implements carrel.Templates. Only an administrator may share a template with all

@@ -15,10 +15,6 @@ import (
 	"github.com/carrel-dev/carrel/internal/image"
 )
 
-// identityFiles stay as the base has them: the guest writes a sandbox's own name into them, and its
-// own marks.
-var identityFiles = []string{"etc/hostname", "etc/hosts", "etc/resolv.conf", "run", ".carrel", "dev", "proc", "sys"}
-
 // readyPoll is the wait between two looks at a template's start.
 const readyPoll = 50 * time.Millisecond
 
@@ -131,7 +127,7 @@ func (r *run) image(ctx context.Context, m made, t carrel.Template, content stri
 	}
 	var img image.Image
 	err = r.e.opts.Sandboxes.LayerFiles(ctx, m.layer, func(root string, changes io.Reader) (err error) {
-		img, err = images.Compose(ctx, hidden, root, changes, identityFiles)
+		img, err = images.Compose(ctx, hidden, root, changes, image.IdentityFiles)
 		return err
 	})
 	if err != nil && img.ID != "" { // the layer was damaged

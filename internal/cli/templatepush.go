@@ -67,11 +67,12 @@ func (l *registryLogin) read(a *app) (*carrel.RegistryCredentials, error) {
 func (a templateCommands) templatePushCommand() *cobra.Command {
 	var login registryLogin
 	c := &cobra.Command{
-		Use:   "push TEMPLATE IMAGE",
-		Short: "Send a template to a registry, as an OCI image",
+		Use:   "push TEMPLATE|SNAPSHOT IMAGE",
+		Short: "Send a template, or a snapshot's files, to a registry",
 		Long: `Sends a template to a registry, as an OCI image of one layer. The image has the template's
 environment, user, working directory, command and labels. Equal templates become equal images, with
-the same digest. Parts that the registry has are not sent again.`,
+the same digest. Parts that the registry has are not sent again. Of a snapshot the files are sent,
+without memory and without the sandbox's host name.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			own, err := login.read(a.app)

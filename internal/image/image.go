@@ -31,6 +31,10 @@ const HiddenMark = "~"
 // an earlier one left of these.
 const DraftMark = HiddenMark + "build-"
 
+// IdentityFiles stay as the base has them when a sandbox's files become an image: the guest writes
+// the sandbox's own name into them, and its own marks.
+var IdentityFiles = []string{"etc/hostname", "etc/hosts", "etc/resolv.conf", "run", ".carrel", "dev", "proc", "sys"}
+
 // Image is a template that can be booted.
 type Image struct {
 	carrel.Template

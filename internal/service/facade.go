@@ -160,7 +160,18 @@ func (s *Service) PullImage(ctx context.Context, name string, opts carrel.PullOp
 
 // PushTemplate implements carrel.Registries.
 func (s *Service) PushTemplate(ctx context.Context, nameOrID string, opts carrel.PushOptions, progress func(carrel.Progress)) (carrel.Pushed, error) {
-	return s.templates.PushTemplate(ctx, nameOrID, opts, progress)
+	ref, err := carrel.ParseTemplateRef(nameOrID)
+	if err != nil {
+		return carrel.Pushed{}, err
+	}
+	m, err := s.templates.resolver.resolve(ctx, opPush, ref)
+	switch {
+	case err != nil:
+		return carrel.Pushed{}, err
+	case m.moment != nil:
+		return s.pushSnapshot(ctx, m, opts, progress)
+	}
+	return s.templates.push(ctx, m.template.ID, opts, progress)
 }
 
 // UpdateTemplate implements carrel.Templates.

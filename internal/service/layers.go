@@ -128,8 +128,13 @@ func (s *Service) LayerFiles(ctx context.Context, id carrel.SnapshotID, use func
 	if !ok || sr.Snapshot.Cause != carrel.CauseBuild {
 		return &carrel.Error{Op: "read layer", Kind: carrel.NotFound, Err: fmt.Errorf("layer %s is gone", id)}
 	}
-	ar := s.archive
-	o, err := ar.open(ctx, id, false, false)
+	return s.archive.streamFiles(ctx, sr, use)
+}
+
+// streamFiles is LayerFiles for any snapshot. It fails with snapshot.ErrReplaced if the snapshot's
+// files were damaged and have just been fetched again.
+func (ar *archive) streamFiles(ctx context.Context, sr state.SnapshotRecord, use func(root string, changes io.Reader) error) error {
+	o, err := ar.open(ctx, sr.Snapshot.ID, false, false)
 	if err != nil {
 		return err
 	}

@@ -81,19 +81,14 @@ func (t *templates) made(ctx context.Context, name string, opts carrel.PullOptio
 	return t.opts.Images.Pull(ctx, name, opts, progress)
 }
 
-// PushTemplate implements carrel.Registries.
-func (t *templates) PushTemplate(ctx context.Context, nameOrID string, opts carrel.PushOptions, progress func(carrel.Progress)) (carrel.Pushed, error) {
-	const op = "push template"
-	found, err := t.resolver.template(ctx, op, nameOrID)
-	if err != nil {
-		return carrel.Pushed{}, err
-	}
-	pass, err := t.gates.enterBuild(ctx, op)
+// push sends the template with an ID to a registry.
+func (t *templates) push(ctx context.Context, id string, opts carrel.PushOptions, progress func(carrel.Progress)) (carrel.Pushed, error) {
+	pass, err := t.gates.enterBuild(ctx, opPush)
 	if err != nil {
 		return carrel.Pushed{}, err
 	}
 	defer pass.Done(nil)
-	return t.opts.Images.Push(ctx, found.ID, opts, progress)
+	return t.opts.Images.Push(ctx, id, opts, progress)
 }
 
 // UpdateTemplate implements carrel.Templates.

@@ -23,6 +23,7 @@ import (
 // TestAuthorityIsTakenOut builds with a policy that opens TLS, so that the guest trusts the wire's
 // authority while a step runs. The image must not trust it.
 func TestAuthorityIsTakenOut(t *testing.T) {
+	t.Parallel()
 	testenv.Need(t, "gvisor", tierWorks(t, carrel.GVisor))
 	b := newBench(t, carrel.GVisor)
 	network := carrel.Network{Internet: true, Rules: map[string][]carrel.NetworkRule{"example.com": {{Transform: &carrel.NetworkTransform{Headers: map[string]string{"X-Test": "1"}}}}}}

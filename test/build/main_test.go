@@ -64,7 +64,18 @@ func TestMain(m *testing.M) {
 var tiers = []carrel.Tier{carrel.GVisor, carrel.NS}
 
 // perTier runs a test in each tier, each with a daemon of its own.
-func perTier(t *testing.T, test func(t *testing.T, b *bench)) {
+func perTier(t *testing.T, test func(t *testing.T, b *bench)) { perTierOf(t, tiers, test) }
+
+// oneTier is perTier for a test that takes long in each tier. In the short form it runs in one.
+func oneTier(t *testing.T, short carrel.Tier, test func(t *testing.T, b *bench)) {
+	if testing.Short() {
+		perTierOf(t, []carrel.Tier{short}, test)
+		return
+	}
+	perTier(t, test)
+}
+
+func perTierOf(t *testing.T, tiers []carrel.Tier, test func(t *testing.T, b *bench)) {
 	for _, tier := range tiers {
 		t.Run(string(tier), func(t *testing.T) {
 			testenv.Need(t, string(tier), tierWorks(t, tier))

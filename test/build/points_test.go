@@ -19,6 +19,7 @@ import (
 // TestKilledAtEachStep kills the daemon at each step of a build. The next daemon goes on with the
 // build. In the end the template is whole and no sandbox is left.
 func TestKilledAtEachStep(t *testing.T) {
+	t.Parallel()
 	testenv.Need(t, "gvisor", tierWorks(t, carrel.GVisor))
 	self, err := os.Executable()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 // TestSteps builds a template of each kind of step and looks at what a sandbox of it has.
 func TestSteps(t *testing.T) {
+	t.Parallel()
 	perTier(t, func(t *testing.T, b *bench) {
 		b.upload(sum("files"), archive(t, file{name: "app/main.sh", content: "echo main", mode: 0o755},
 			file{name: "app/data.txt", content: "data"}, file{name: "app/link", link: "data.txt"}))
@@ -38,7 +39,8 @@ func TestSteps(t *testing.T) {
 
 // TestCache builds equal and nearly equal templates, and counts the steps that ran.
 func TestCache(t *testing.T) {
-	perTier(t, func(t *testing.T, b *bench) {
+	t.Parallel()
+	oneTier(t, carrel.GVisor, func(t *testing.T, b *bench) {
 		spec := carrel.BuildSpec{Name: "cached", Instructions: steps("RUN date +%N > ~/one", "RUN date +%N > ~/two", "RUN date +%N > ~/three")}
 		first := b.ready(spec)
 		was := b.run("cached", "cat ~/one ~/two ~/three")
@@ -83,7 +85,8 @@ func TestCache(t *testing.T) {
 // TestFailures checks that a failed build names its step, says why, and leaves the template as it
 // was.
 func TestFailures(t *testing.T) {
-	perTier(t, func(t *testing.T, b *bench) {
+	t.Parallel()
+	oneTier(t, carrel.NS, func(t *testing.T, b *bench) {
 		b.ready(carrel.BuildSpec{Name: "fragile", Instructions: steps("RUN echo good > ~/state")})
 		for _, c := range []struct {
 			name, step, want string

@@ -27,6 +27,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
+	"github.com/carrel-dev/carrel/internal/testenv"
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
@@ -130,8 +131,23 @@ func run(d *daemontest.Daemon, args ...string) (stdout, stderr string, err error
 	return strings.TrimSpace(out.String()), errs.String(), err
 }
 
+// importSmall makes the template "small".
+func importSmall(t *testing.T, d *daemontest.Daemon) {
+	t.Helper()
+	raw, err := daemontest.SmallRoot()
+	testenv.Need(t, "ldd", err)
+	name := filepath.Join(t.TempDir(), "small.tar")
+	if err := os.WriteFile(name, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, said, err := run(d, "template", "import", "small", name); err != nil {
+		t.Fatal(err, said)
+	}
+}
+
 // TestThereAndBack pulls a private image, runs it, and pushes it back.
 func TestThereAndBack(t *testing.T) {
+	t.Parallel()
 	host := private(t)
 	ref := host + "/team/app:1"
 	publish(t, ref)
@@ -213,6 +229,7 @@ func grep(t *testing.T, dir, text string) (found []string) {
 // TestGuard asks the daemon for images at places of this machine that the caller has no business
 // with. Nothing gets there.
 func TestGuard(t *testing.T) {
+	t.Parallel()
 	var asked atomic.Int64
 	canary := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	defer canary.Close()
@@ -226,13 +243,14 @@ func TestGuard(t *testing.T) {
 	defer sly.Close()
 	slyHost := strings.TrimPrefix(sly.URL, "http://")
 	d := daemontest.Start(t, "--allow-registry", slyHost)
+	importSmall(t, d)
 	for _, c := range []struct{ verb, ref string }{
 		{"pull", host + "/app:1"}, {"pull", strings.Replace(host, "127.0.0.1", "localhost", 1) + "/app:1"},
 		{"pull", "169.254.169.254/app:1"}, {"pull", "[::1]:80/app:1"}, {"pull", slyHost + "/app:1"}, {"push", host + "/app:1"},
 	} {
 		args := []string{"template", "pull", "x", c.ref}
 		if c.verb == "push" {
-			args = []string{"template", "push", "base", c.ref}
+			args = []string{"template", "push", "small", c.ref}
 		}
 		if _, said, err := run(d, args...); err == nil || !strings.Contains(said, "refused") || !strings.Contains(said, "--allow-registry") {
 			t.Errorf("%v: %v %s", args, err, said)
@@ -246,6 +264,7 @@ func TestGuard(t *testing.T) {
 // TestHostileImports sends archives to the daemon. Each is refused with a status that blames the
 // sender and with the entry's name. Nothing of them stays.
 func TestHostileImports(t *testing.T) {
+	t.Parallel()
 	d := daemontest.Start(t)
 	templates := filepath.Join(d.Dir, "templates")
 	entry := func(h tar.Header) []byte {
@@ -317,5 +336,45 @@ func TestHostileImports(t *testing.T) {
 	}
 	if out, said, err := run(d, "template", "ls"); err != nil || strings.Contains(out, "evil") {
 		t.Errorf("%v %s %s", err, out, said)
+	}
+}
+
+// TestPushOfASnapshot sends the files of a snapshot to a registry, and pulls them as a template. The
+// sandbox's name stays behind, and so does the image that the push made of the files.
+func TestPushOfASnapshot(t *testing.T) {
+	t.Parallel()
+	host := private(t)
+	d := daemontest.Start(t, "--allow-registry", host)
+	importSmall(t, d)
+	did := func(args ...string) string {
+		t.Helper()
+		out, said, err := run(d, args...)
+		if err != nil {
+			t.Fatalf("%v: %v %s", args, err, said)
+		}
+		return out
+	}
+	login := []string{"--username", user, "--password-stdin"}
+	id := did("create", "--template", "small")
+	did("exec", "--user", "root", id, "--", "sh", "-c", "echo made > /home/user/made; rm /usr/bin/seq")
+	snapshot := did("snapshot", id)
+	did("exec", "--user", "root", id, "--", "sh", "-c", "echo later > /home/user/made")
+	did(append([]string{"template", "push", snapshot, host + "/team/moment:1"}, login...)...)
+	did(append([]string{"template", "pull", "moment", host + "/team/moment:1"}, login...)...)
+	next := did("create", "--template", "moment")
+	if got := did("exec", next, "--", "sh", "-c", "cat /home/user/made; ls /usr/bin/seq 2>/dev/null; cat /etc/hostname"); got != "made\n"+next {
+		t.Errorf("the pulled template has %q", got)
+	}
+	manifests, err := filepath.Glob(filepath.Join(d.Dir, "templates", "*", "template.json"))
+	if err != nil || len(manifests) == 0 {
+		t.Fatal(manifests, err)
+	}
+	for _, name := range manifests {
+		if raw, err := os.ReadFile(name); err != nil || bytes.Contains(raw, []byte(`"~`)) {
+			t.Errorf("%s is left: %v\n%s", name, err, raw)
+		}
+	}
+	if _, said, err := run(d, "template", "push", "s-nothing-such", host+"/team/x:1"); err == nil || !strings.Contains(said, "not found") && !strings.Contains(said, "no template") {
+		t.Errorf("of a snapshot that is not there: %v %s", err, said)
 	}
 }
