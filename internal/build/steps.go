@@ -81,7 +81,7 @@ func (r *run) steps(ctx context.Context, st *stage, now made, keys []string, fir
 				}
 			}
 			if err := r.step(ctx, w, st, i); err != nil {
-				return now, r.failed(ctx, st, i, err)
+				return now, r.failed(ctx, st, i, w.explain(ctx, err))
 			}
 			_ = failpoint.Hit(pointStepped)
 			if _, dir := s.Op.(*plan.Workdir); !dir || i == last {

@@ -29,6 +29,9 @@ type workshop struct {
 const (
 	endTime   = time.Minute // for the end of a workshop
 	orderTime = 30 * time.Minute
+	// A sandbox that ends by itself is gone after some moments.
+	explainTime  = 3 * time.Second
+	explainPause = 50 * time.Millisecond
 )
 
 // openWorkshop makes a sandbox.
@@ -54,6 +57,19 @@ func (w *workshop) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
 	_ = w.sandboxes.Kill(ctx, w.id) // it may have ended by itself; the next engine ends the rest
+}
+
+// explain returns why the sandbox ended, if it ended by itself during a step, and else err.
+func (w *workshop) explain(ctx context.Context, err error) error {
+	for end := time.Now().Add(explainTime); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(explainPause) {
+		switch _, gone := w.sandboxes.Computer(ctx, w.id); {
+		case gone == nil:
+			return err
+		case carrel.KindOf(gone) == carrel.NotFound:
+			return &carrel.Error{Kind: carrel.Exhausted, Err: fmt.Errorf("the sandbox of the build ended: %w", gone), Hint: carrel.HintOf(gone)}
+		}
+	}
+	return err
 }
 
 // temp returns a name for a temporary file inside.
