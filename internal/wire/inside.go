@@ -123,9 +123,9 @@ func (i *Inside) DialContext(ctx context.Context, network, address string) (net.
 		if network == "tcp4" && a.Is6() || network == "tcp6" && a.Is4() {
 			continue
 		}
-		var c net.Conn
 		to := tcpip.FullAddress{NIC: nicID, Addr: tcpip.AddrFromSlice(a.AsSlice()), Port: uint16(port)}
-		if c, err = dialStack(ctx, i.stack, proto, to, nil, nil); err == nil {
+		var c *gonet.TCPConn
+		if c, _, err = dialStack(ctx, i.stack, proto, to, nil, nil); err == nil {
 			return c, nil
 		}
 		if ctx.Err() != nil {

@@ -42,6 +42,7 @@ type Link struct {
 	wire   *Wire
 	ep     *endpoint
 	stack  *stack.Stack
+	window int // the largest receive buffer of a connection
 	rules  atomic.Pointer[rules]
 	ctx    context.Context // ends with the link; parent of the guest's requests
 	cancel context.CancelFunc
@@ -67,7 +68,8 @@ func newLink(w *Wire, spec driver.LinkSpec, fd *os.File, r *rules) (*Link, error
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.out = newEgress(l)
 	ep.onDown = func() { close(l.down); l.cancel(); l.out.cutAll() }
-	if l.stack, err = newStack(ep.window()); err == nil {
+	l.window = ep.window()
+	if l.stack, err = newStack(l.window); err == nil {
 		ep.lingers = l.lingers
 		l.stack.SetTransportProtocolHandler(tcp.ProtocolNumber, l.out.handleTCP)
 		l.stack.SetTransportProtocolHandler(udp.ProtocolNumber, l.out.handleUDP)
@@ -154,8 +156,8 @@ func configure(s *stack.Stack, ep *endpoint) error {
 }
 
 // Dial connects from the gateway's address to a port of the sandbox. It tries
-// until ctx ends; a refusal is final and gives ECONNREFUSED. The connection is a
-// [*gonet.TCPConn]: it has CloseWrite and deadlines.
+// until ctx ends; a refusal is final and gives ECONNREFUSED. The connection has CloseWrite and
+// deadlines. Bytes that nobody reads fill its buffer, see inbounds.
 func (l *Link) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 	to := tcpip.FullAddress{NIC: nicID, Addr: addr(driver.GuestIPv4), Port: port}
 	for wait := firstAttempt; ; wait = min(2*wait, lastAttempt) {
@@ -189,18 +191,22 @@ func (l *Link) dialOnce(ctx context.Context, to tcpip.FullAddress, limit time.Du
 	}
 	late := time.NewTimer(limit)
 	defer late.Stop()
-	return dialStack(ctx, l.stack, ipv4.ProtocolNumber, to, l.ctx.Done(), late.C)
+	c, ep, err := dialStack(ctx, l.stack, ipv4.ProtocolNumber, to, l.ctx.Done(), late.C)
+	if err != nil {
+		return nil, err
+	}
+	return l.wire.inbounds.add(c, ep, l.window), nil
 }
 
 // dialStack connects from a stack. It gives up when ctx ends, or when the channel gone or late is
 // ready; nil channels never are. Its errors are those of the operating system, or errAttempt when
 // late was ready.
 func dialStack(ctx context.Context, s *stack.Stack, family tcpip.NetworkProtocolNumber, to tcpip.FullAddress,
-	gone <-chan struct{}, late <-chan time.Time) (net.Conn, error) {
+	gone <-chan struct{}, late <-chan time.Time) (*gonet.TCPConn, tcpip.Endpoint, error) {
 	var wq waiter.Queue
 	ep, terr := s.NewEndpoint(tcp.ProtocolNumber, family, &wq)
 	if terr != nil {
-		return nil, errno(terr)
+		return nil, nil, errno(terr)
 	}
 	entry, ready := waiter.NewChannelEntry(waiter.WritableEvents | waiter.EventErr | waiter.EventHUp)
 	wq.EventRegister(&entry)
@@ -221,14 +227,14 @@ func dialStack(ctx context.Context, s *stack.Stack, family tcpip.NetworkProtocol
 		}
 		if err != nil {
 			ep.Abort()
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if terr != nil {
 		ep.Close()
-		return nil, errno(terr)
+		return nil, nil, errno(terr)
 	}
-	return gonet.NewTCPConn(&wq, ep), nil
+	return gonet.NewTCPConn(&wq, ep), ep, nil
 }
 
 // setRules replaces the rules and cuts the connections that they forbid.

@@ -101,6 +101,8 @@ type Wire struct {
 	web     *web.Proxy
 	peeking atomic.Int64 // bytes of connections not yet understood
 	changes atomic.Int64 // of rules, by SetNetwork
+	// inbounds are the connections to sandboxes. They share a budget.
+	inbounds inbounds
 
 	mu     sync.Mutex
 	links  map[carrel.ID]*Link
