@@ -131,6 +131,8 @@ type Sandbox struct {
 	// TrafficToken opens other ports when Network.PrivateTraffic is set.
 	TrafficToken string `json:"trafficToken,omitempty"`
 	EnvdVersion  string `json:"envdVersion"`
+	// Build is the build whose steps run in the sandbox; "" for a sandbox that a caller made.
+	Build string `json:"build,omitempty"`
 	// Domain is the service's domain: ports are at <port>-<id>.<domain>. May be "".
 	Domain string `json:"domain,omitempty"`
 }
@@ -146,6 +148,7 @@ type ListOptions struct {
 	Template     string            // name or ID of the template, as in the sandbox's record
 	StartedAfter time.Time
 	OldestFirst  bool
+	Builds       bool   // also the sandboxes of builds
 	Limit        int    // 1–100; 0 is 100
 	Cursor       string // Page.Next of the page before
 }
@@ -225,7 +228,7 @@ type Template struct {
 	Size    int64             `json:"size"` // bytes on disk
 	Tier    Tier              `json:"tier,omitempty"`
 	Source  string            `json:"source"`           // where it came from, for people
-	Digest  string            `json:"digest,omitempty"` // the image source's digest, if it has one
+	Digest  string            `json:"digest,omitempty"` // of the image in its registry, or of a built image's file
 	Env     map[string]string `json:"env,omitempty"`
 	User    string            `json:"user,omitempty"`    // default user; "" is "user"
 	WorkDir string            `json:"workDir,omitempty"` // default working directory; "" is the user's home
@@ -239,6 +242,8 @@ type Template struct {
 	// Ready is a shell command that succeeds once the program of Start is ready. With it, the
 	// service starts the template once, takes a snapshot, and begins each sandbox from there.
 	Ready string `json:"ready,omitempty"`
+	// ReadyCheck says how Ready is tried.
+	ReadyCheck ReadyCheck `json:"readyCheck,omitzero"`
 	// Golden is the state of that snapshot: "", "making", "ready", or the reason why it failed.
 	Golden  string `json:"golden,omitempty"`
 	BuiltIn bool   `json:"builtIn,omitempty"`
@@ -255,6 +260,14 @@ type Template struct {
 	// Limits are those of the template's sandboxes, unless a request names others. Zero fields are
 	// the service's defaults.
 	Limits Limits `json:"limits,omitzero"`
+}
+
+// ReadyCheck says how a template's ready command is tried. Zero fields are the service's defaults.
+type ReadyCheck struct {
+	Interval time.Duration `json:"interval,omitempty"` // between two tries
+	Timeout  time.Duration `json:"timeout,omitempty"`  // of one try
+	// Within is how long the start may take. A service has an upper bound for it.
+	Within time.Duration `json:"within,omitempty"`
 }
 
 // LastingID returns the ID by which callers know the template.

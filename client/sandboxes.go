@@ -66,6 +66,9 @@ func (c *Client) List(ctx context.Context, opts carrel.ListOptions) (carrel.Page
 	if opts.OldestFirst {
 		q.Set("oldestFirst", "true")
 	}
+	if opts.Builds {
+		q.Set("builds", "true")
+	}
 	if opts.Limit != 0 {
 		q.Set("limit", strconv.Itoa(opts.Limit))
 	}

@@ -9,7 +9,11 @@ import (
 
 // Pause implements carrel.Moments.
 func (s *Service) Pause(ctx context.Context, id carrel.ID, opts carrel.PauseOptions) (carrel.Sandbox, error) {
-	ctx, err := s.sandbox(ctx, "pause sandbox", id)
+	const op = "pause sandbox"
+	ctx, err := s.sandbox(ctx, op, id)
+	if err == nil {
+		err = s.notOfBuild(ctx, op, id)
+	}
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}

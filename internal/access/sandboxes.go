@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"time"
 
@@ -47,11 +48,25 @@ func (s *Service) List(ctx context.Context, opts carrel.ListOptions) (carrel.Pag
 
 // Kill implements carrel.Sandboxes.
 func (s *Service) Kill(ctx context.Context, id carrel.ID) error {
-	ctx, err := s.sandbox(ctx, "kill sandbox", id)
+	const op = "kill sandbox"
+	ctx, err := s.sandbox(ctx, op, id)
+	if err == nil {
+		err = s.notOfBuild(ctx, op, id)
+	}
 	if err != nil {
 		return err
 	}
 	return s.opts.Core.Kill(ctx, id)
+}
+
+// notOfBuild refuses what would break a build whose steps run in a sandbox.
+func (s *Service) notOfBuild(ctx context.Context, op string, id carrel.ID) error {
+	sb, err := s.opts.Core.Get(ctx, id)
+	if err != nil || sb.Build == "" { // the operation itself says what is wrong
+		return nil
+	}
+	return &carrel.Error{Op: op, Kind: carrel.Conflict, ID: id, Err: fmt.Errorf("steps of build %s run in it", sb.Build),
+		Hint: "end the build: carrel build cancel " + sb.Build}
 }
 
 // SetTimeout implements carrel.Sandboxes.

@@ -128,6 +128,9 @@ func ourListOptions(q url.Values) (carrel.ListOptions, error) {
 	if opts.OldestFirst, err = boolean(q, "oldestFirst"); err != nil {
 		return opts, err
 	}
+	if opts.Builds, err = boolean(q, "builds"); err != nil {
+		return opts, err
+	}
 	if v := q.Get("limit"); v != "" {
 		if opts.Limit, err = strconv.Atoi(v); err != nil || opts.Limit < 0 || opts.Limit > maxPage {
 			return opts, invalid("limit", "%q is not a whole number from 0 to %d", clip(v), maxPage)

@@ -64,7 +64,7 @@
 //	GET    /carrel/v1/metrics                                    state of the pool and the gate, for Prometheus
 //	GET    /carrel/v1/debug/pprof/{profile}?seconds              a profile of the daemon, to clients on its own machine
 //	POST   /carrel/v1/sandboxes                                  body: carrel.CreateOptions
-//	GET    /carrel/v1/sandboxes?match&metadata&state&template&project&startedAfter&oldestFirst&limit&cursor
+//	GET    /carrel/v1/sandboxes?match&metadata&state&template&project&startedAfter&oldestFirst&builds&limit&cursor
 //	GET    /carrel/v1/sandboxes/{id}        DELETE /carrel/v1/sandboxes/{id}
 //	POST   /carrel/v1/sandboxes/{id}/timeout                     body: {timeout, extendOnly}
 //	GET    /carrel/v1/sandboxes/{id}/metrics?from&to             GET …/logs?since&until&limit&newestFirst

@@ -58,13 +58,7 @@ func (r *run) findBase(ctx context.Context, from plan.Source) (img image.Image, 
 		img, err = r.scratch(ctx)
 		return img, "scratch", err
 	case from.Image != "":
-		r.j.write(line(levelInfo, stepBase, "pull "+from.Image))
-		done, err := r.e.opts.Sandboxes.EnterBuild(ctx, opBuild)
-		if err != nil {
-			return img, "", err
-		}
-		defer done()
-		img, err = r.e.opts.Images.PullBase(ctx, carrel.PullOptions{Image: from.Image, Credentials: r.credentials(from)}, nil)
+		img, err = r.pull(ctx, carrel.PullOptions{Image: from.Image, Credentials: r.credentials(from)})
 		return img, img.Key, err
 	case from.Template != "":
 		img, err = r.template(ctx, from.Template)
@@ -79,6 +73,20 @@ func (r *run) findBase(ctx context.Context, from plan.Source) (img image.Image, 
 		return img, fmt.Sprintf("template:%s/%d/%d", img.ID, info.Size(), info.ModTime().UnixNano()), nil
 	}
 	return img, "", &carrel.Error{Op: opBuild, Kind: carrel.Internal, Err: errors.New("a stage begins from nothing")}
+}
+
+// pull returns an image of a registry. An image that is here already waits for nobody's turn.
+func (r *run) pull(ctx context.Context, opts carrel.PullOptions) (image.Image, error) {
+	r.j.write(line(levelInfo, stepBase, "pull "+opts.Image))
+	if img, found, err := r.e.opts.Images.FindBase(ctx, opts); found || err != nil {
+		return img, err
+	}
+	done, err := r.e.opts.Sandboxes.EnterBuild(ctx, opBuild)
+	if err != nil {
+		return image.Image{}, err
+	}
+	defer done()
+	return r.e.opts.Images.PullBase(ctx, opts, nil)
 }
 
 // template finds a template of this machine.
@@ -150,7 +158,7 @@ func configOf(t carrel.Template) plan.Config {
 		c.Labels = append(c.Labels, plan.Variable{Name: name, Value: t.Labels[name]})
 	}
 	if t.Ready != "" {
-		c.Ready = &plan.Ready{Command: t.Ready}
+		c.Ready = &plan.Ready{Command: t.Ready, Interval: t.ReadyCheck.Interval, Timeout: t.ReadyCheck.Timeout, Grace: t.ReadyCheck.Within}
 	}
 	return c
 }
@@ -165,8 +173,5 @@ func keyOf(parent string, parts ...any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// userOf is the account that a configuration's processes run as.
-func userOf(c plan.Config) string {
-	user, _, _ := strings.Cut(c.User, ":")
-	return cmp.Or(user, "root")
-}
+// userOf is the account that a configuration's processes run as, perhaps with a group.
+func userOf(c plan.Config) string { return cmp.Or(c.User, "root") }

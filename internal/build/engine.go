@@ -26,8 +26,8 @@ type Sandboxes interface {
 	SetNetwork(ctx context.Context, id carrel.ID, n carrel.Network) (carrel.Sandbox, error)
 	GetTemplate(ctx context.Context, nameOrID string) (carrel.Template, error)
 	ResolveTemplate(ctx context.Context, op string, ref carrel.TemplateRef) (carrel.Template, carrel.SnapshotID, error)
-	// CreateWorkshop makes a sandbox from an image, or from a layer.
-	CreateWorkshop(ctx context.Context, image string, layer carrel.SnapshotID, opts carrel.CreateOptions) (carrel.Sandbox, error)
+	// CreateWorkshop makes a sandbox of a build from an image, or from a layer.
+	CreateWorkshop(ctx context.Context, build, image string, layer carrel.SnapshotID, opts carrel.CreateOptions) (carrel.Sandbox, error)
 	// KeepLayer keeps the files of a workshop. Detail of the result is the key.
 	KeepLayer(ctx context.Context, id carrel.ID, key string) (carrel.Snapshot, error)
 	Layers() []carrel.Snapshot
@@ -106,6 +106,7 @@ type Engine struct {
 	log     *slog.Logger
 	uploads uploads
 	caches  caches
+	tiers   tiers
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
@@ -178,13 +179,10 @@ func (e *Engine) all() []*job {
 	return out
 }
 
-// workshopMark is the metadata of a workshop: the ID of its build.
-const workshopMark = "carrel.build"
-
 // endWorkshops ends the workshops that an earlier engine left.
 func (e *Engine) endWorkshops(ctx context.Context) {
 	ctx = carrel.WithCaller(ctx, carrel.Caller{Role: carrel.RoleAdmin})
-	opts := carrel.ListOptions{}
+	opts := carrel.ListOptions{Builds: true}
 	for {
 		page, err := e.opts.Sandboxes.List(ctx, opts)
 		if err != nil {
@@ -192,7 +190,7 @@ func (e *Engine) endWorkshops(ctx context.Context) {
 			return
 		}
 		for _, sb := range page.Sandboxes {
-			if sb.Metadata[workshopMark] == "" {
+			if sb.Build == "" {
 				continue
 			}
 			if err := e.opts.Sandboxes.Kill(ctx, sb.ID); err != nil && carrel.KindOf(err) != carrel.NotFound {

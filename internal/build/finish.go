@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,14 +18,23 @@ import (
 // readyPoll is the wait between two looks at a template's start.
 const readyPoll = 50 * time.Millisecond
 
+// How a ready command is tried, unless its template says so.
+const (
+	readyInterval = 200 * time.Millisecond
+	readyTry      = time.Minute
+	readyWithin   = 2 * time.Minute
+	readyMost     = 10 * time.Minute // whatever a template says
+)
+
 // finish makes the template of the last stage's result.
 func (r *run) finish(ctx context.Context, m made) error {
 	b := r.j.public()
 	t := r.describe(b, m.config)
-	// The same layer and settings give an equal image. The layer's key would not do: a forced step
-	// gives other files under the same key.
-	t.Key = keyOf("build:"+m.image+string(m.layer), t.Env, t.User, t.WorkDir, t.Start, t.Entry, t.OnBuild, t.Ready, t.Labels, t.Limits)
-	img, made, err := r.image(ctx, m, t)
+	// The same layer gives an equal image. The step's key alone would not do: a forced step gives
+	// other files under the same key. Without a layer, the key names the base's content.
+	content := keyOf("build:"+m.image+string(m.layer), m.key)
+	t.Key = image.TwoKeys(content, keyOf("settings", t.Env, t.User, t.WorkDir, t.Start, t.Entry, t.OnBuild, t.Ready, t.ReadyCheck, t.Labels, t.Limits))
+	img, made, err := r.image(ctx, m, t, content)
 	if err != nil {
 		return err
 	}
@@ -33,7 +43,7 @@ func (r *run) finish(ctx context.Context, m made) error {
 	}
 	_ = failpoint.Hit(pointComposed)
 	var first image.Image
-	if err = r.start(ctx, img); err == nil {
+	if err = r.start(ctx, img, made); err == nil {
 		first, err = r.tag(ctx, img, t, b)
 	}
 	if made && first.ID != img.ID { // it failed, or an equal image has the name already
@@ -71,12 +81,16 @@ func (r *run) describe(b carrel.Build, c plan.Config) carrel.Template {
 	}
 	if c.Ready != nil {
 		t.Ready = c.Ready.Command
+		t.ReadyCheck = carrel.ReadyCheck{Interval: c.Ready.Interval, Timeout: c.Ready.Timeout}
+		if c.Ready.Grace > 0 {
+			t.ReadyCheck.Within = c.Ready.Grace + time.Duration(c.Ready.Retries)*c.Ready.Timeout
+		}
 	}
 	if r.spec.Start != "" {
 		t.Start, t.Entry = shellArgs(r.spec.Start), 0
 	}
 	if r.spec.Ready != "" {
-		t.Ready = r.spec.Ready
+		t.Ready, t.ReadyCheck = r.spec.Ready, carrel.ReadyCheck{}
 	}
 	if len(t.Start) == 0 {
 		t.Start = nil
@@ -86,20 +100,23 @@ func (r *run) describe(b carrel.Build, c plan.Config) carrel.Template {
 
 // image returns the image of a result: an equal one that is there, or a new one under a name that
 // no list shows. made reports a new one.
-func (r *run) image(ctx context.Context, m made, t carrel.Template) (_ image.Image, made bool, err error) {
+func (r *run) image(ctx context.Context, m made, t carrel.Template, content string) (_ image.Image, made bool, err error) {
 	images := r.e.opts.Images
 	if !r.spec.NoCache {
 		if img, ok := images.Keyed(t.Project, t.Key); ok && !strings.HasPrefix(img.Name, image.DraftMark) {
 			return img, false, nil
 		}
 	}
+	hidden := t
+	hidden.Name, hidden.Of = image.DraftMark+r.j.public().ID, ""
+	if img, ok := r.link(ctx, m, hidden, content); ok {
+		return img, true, nil
+	}
 	done, err := r.e.opts.Sandboxes.EnterBuild(ctx, opBuild)
 	if err != nil {
 		return image.Image{}, false, err
 	}
 	defer done()
-	hidden := t
-	hidden.Name, hidden.Of = image.DraftMark+r.j.public().ID, ""
 	if m.layer == "" {
 		base, err := images.Get(ctx, m.image)
 		if err != nil {
@@ -119,9 +136,30 @@ func (r *run) image(ctx context.Context, m made, t carrel.Template) (_ image.Ima
 	return img, true, err
 }
 
+// link gives the image a template of equal content, if there is one: only the settings are new. Any
+// failure means that the image must be composed.
+func (r *run) link(ctx context.Context, m made, t carrel.Template, content string) (image.Image, bool) {
+	if r.spec.NoCache {
+		return image.Image{}, false
+	}
+	from := ""
+	if m.layer == "" {
+		from = m.image
+	}
+	if img, ok := r.e.opts.Images.WithContent(t.Project, content); ok {
+		from = img.ID
+	}
+	if from == "" {
+		return image.Image{}, false
+	}
+	img, err := r.e.opts.Images.Link(ctx, from, t)
+	return img, err == nil
+}
+
 // start runs the start command once, and waits until the ready command succeeds. Where memory can
-// be kept, every sandbox of the template goes on from there.
-func (r *run) start(ctx context.Context, img image.Image) error {
+// be kept, every sandbox of the template goes on from there. made says that the image is new; an
+// older one was tried by the build that made it.
+func (r *run) start(ctx context.Context, img image.Image, made bool) error {
 	if len(img.Start) == 0 && img.Ready == "" {
 		return nil
 	}
@@ -130,7 +168,7 @@ func (r *run) start(ctx context.Context, img image.Image) error {
 		return err
 	}
 	if !making {
-		if img.Ready == "" {
+		if img.Ready == "" || !made {
 			return nil
 		}
 		return r.tryReady(ctx, img)
@@ -157,9 +195,6 @@ func (r *run) start(ctx context.Context, img image.Image) error {
 	}
 }
 
-// readyTime is how long a start command may take until its ready command succeeds.
-const readyTime = 2 * time.Minute
-
 // tryReady runs the start and ready commands in a sandbox of their own, where no memory is kept.
 func (r *run) tryReady(ctx context.Context, img image.Image) error {
 	w, err := r.openWorkshop(ctx, img.ID, "")
@@ -175,17 +210,19 @@ func (r *run) tryReady(ctx context.Context, img image.Image) error {
 		_ = p.Close() // disconnects: it runs on
 	}
 	r.j.write(line(levelInfo, stepFinalize, "run the start command and wait until it is ready"))
-	end := time.Now().Add(readyTime)
+	within := min(cmp.Or(img.ReadyCheck.Within, readyWithin), readyMost)
+	end := time.Now().Add(within)
 	for {
-		res, err := w.inside.Run(ctx, carrel.Command{Args: []string{"/bin/sh", "-c", img.Ready}, User: img.User, Timeout: time.Minute})
+		res, err := w.inside.Run(ctx, carrel.Command{Args: []string{"/bin/sh", "-c", img.Ready}, Env: img.Env, User: img.User,
+			Dir: img.WorkDir, Timeout: min(cmp.Or(img.ReadyCheck.Timeout, readyTry), time.Until(end)+time.Second)})
 		if err == nil && res.ExitCode == 0 {
 			return nil
 		}
 		if time.Now().After(end) {
-			return &carrel.Error{Kind: carrel.TimedOut, Field: "ready", Err: fmt.Errorf("the ready command did not succeed within %v", readyTime)}
+			return &carrel.Error{Kind: carrel.TimedOut, Field: "ready", Err: fmt.Errorf("the ready command did not succeed within %v", within)}
 		}
 		select {
-		case <-time.After(4 * readyPoll):
+		case <-time.After(cmp.Or(img.ReadyCheck.Interval, readyInterval)):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

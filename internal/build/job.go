@@ -81,17 +81,11 @@ var buildID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{
 
 func isBuildID(s string) bool { return buildID.MatchString(s) }
 
-// newJob makes a build's directory and record.
+// newJob makes a build's directory. The record is written by save; without one, the next engine
+// removes the directory.
 func newJob(dir string, rec record) (*job, error) {
 	j := &job{dir: filepath.Join(dir, rec.Build.ID), project: rec.Build.Project, rec: rec, change: make(chan struct{}), over: make(chan struct{})}
-	if err := os.Mkdir(j.dir, 0o700); err != nil {
-		return nil, err
-	}
-	if err := j.save(); err != nil {
-		_ = os.RemoveAll(j.dir)
-		return nil, err
-	}
-	return j, nil
+	return j, os.Mkdir(j.dir, 0o700)
 }
 
 // loadJob reads a build's record.
@@ -149,17 +143,25 @@ func (j *job) begun() bool {
 	return j.rec.Begun
 }
 
-// set changes the build and writes the record. An error of the disk is found again by the next
-// write, so the build itself goes on.
+// set changes the build in memory. The disk has what was asked, and gets the end: the next engine
+// finds the rest out by itself. A write takes milliseconds, and a build that finds everything in
+// the cache takes not many.
 func (j *job) set(change func(*carrel.Build)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	change(&j.rec.Build)
-	_ = j.save()
 	j.wakeLocked()
 }
 
-// step changes one step. Steps are written with the next state, because they can be many.
+// keep writes the record as it is now. An error of the disk is found again by the next write, so
+// the build itself goes on.
+func (j *job) keep() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_ = j.save()
+}
+
+// step changes one step in memory.
 func (j *job) step(i int, change func(*carrel.BuildStep)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -47,6 +47,10 @@ func (e *Engine) NewBuild(ctx context.Context, spec carrel.BuildSpec) (carrel.Bu
 	if err != nil {
 		return carrel.Build{}, err
 	}
+	if err := j.save(); err != nil {
+		e.forget(j)
+		return carrel.Build{}, &carrel.Error{Op: opCreate, Kind: carrel.Internal, Err: err}
+	}
 	return j.public(), nil
 }
 
@@ -119,7 +123,7 @@ func (j *job) begin(spec carrel.BuildSpec) error {
 	return nil
 }
 
-// newBuild makes a build's record.
+// newBuild makes a build's record, which is not on the disk yet.
 func (e *Engine) newBuild(ctx context.Context, op string, spec carrel.BuildSpec) (*job, error) {
 	project := carrel.CallerOf(ctx).Project
 	name, tags, err := e.nameAndTags(op, spec)
@@ -265,7 +269,7 @@ func (e *Engine) checkSpec(ctx context.Context, spec *carrel.BuildSpec) error {
 
 // tier chooses the tier of a build's sandboxes.
 func (e *Engine) tier(ctx context.Context, asked carrel.Tier) (carrel.Tier, error) {
-	tiers := e.opts.Tiers(ctx)
+	tiers := e.tiers.get(ctx, asked, e.opts.Tiers)
 	switch {
 	case asked == carrel.Sim:
 		return "", &carrel.Error{Op: opBuild, Kind: carrel.Unsupported, Field: "tier", Err: errors.New("simulated sandboxes run no real programs, so nothing can be built in them"),

@@ -75,6 +75,7 @@ func (r *run) steps(ctx context.Context, st *stage, now made, keys []string, fir
 		r.mark(st, i, func(b *carrel.BuildStep) { b.State, b.Key = carrel.BuildBuilding, keys[i] })
 		if changes(s) {
 			if w == nil {
+				r.j.keep() // from here on it takes long
 				if w, err = r.openWorkshop(ctx, now.image, now.layer); err != nil {
 					return now, r.failed(ctx, st, i, err)
 				}

@@ -35,8 +35,8 @@ const (
 func (r *run) openWorkshop(ctx context.Context, image string, layer carrel.SnapshotID) (*workshop, error) {
 	limits := carrel.Limits{CPUs: r.spec.CPUs, MemoryMB: r.spec.MemoryMB, DiskMB: r.diskMB()}
 	network := r.network()
-	sb, err := r.e.opts.Sandboxes.CreateWorkshop(ctx, image, layer, carrel.CreateOptions{Tier: r.tier, NoTimeout: true, Limits: limits,
-		Metadata: map[string]string{workshopMark: r.j.public().ID}, Network: network})
+	sb, err := r.e.opts.Sandboxes.CreateWorkshop(ctx, r.j.public().ID, image, layer,
+		carrel.CreateOptions{Tier: r.tier, NoTimeout: true, Limits: limits, Network: network})
 	if err != nil {
 		return nil, err
 	}

@@ -93,6 +93,7 @@ request wakes it. --pause-idle changes that time, or with 0 lets it run on. With
 func (a *app) listCommand() *cobra.Command {
 	var meta []string
 	var limit int
+	var builds bool
 	c := &cobra.Command{
 		Use:     "ls [flags]",
 		Aliases: []string{"list"},
@@ -107,7 +108,7 @@ func (a *app) listCommand() *cobra.Command {
 				return usage(fmt.Errorf("--limit %d is negative", limit))
 			}
 			return a.withService(c.Context(), func(svc carrel.Service) error {
-				all, err := listAll(c.Context(), svc, carrel.ListOptions{Metadata: filter}, limit)
+				all, err := listAll(c.Context(), svc, carrel.ListOptions{Metadata: filter, Builds: builds}, limit)
 				if err != nil {
 					return err
 				}
@@ -117,6 +118,7 @@ func (a *app) listCommand() *cobra.Command {
 	}
 	c.Flags().StringArrayVarP(&meta, "metadata", "m", nil, "only those with KEY=VALUE (repeat)")
 	c.Flags().IntVarP(&limit, "limit", "n", 0, "at most this many (0: all)")
+	c.Flags().BoolVar(&builds, "builds", false, "also those in which the steps of builds run")
 	return c
 }
 

@@ -82,12 +82,18 @@ type Store interface {
 	CheckName(op, name string) error
 	// Keyed finds the newest image of a project with a Key.
 	Keyed(project, key string) (Image, bool)
+	// WithContent finds the newest finished image of a project whose Key is of [TwoKeys] and has a
+	// content.
+	WithContent(project, content string) (Image, bool)
 	// SetBuild notes that an image is also the result of a later build.
 	SetBuild(ctx context.Context, id, build string) (Image, error)
 	// Tagged returns the images that the tags of a template point to, by its lasting ID.
 	Tagged(of string) []Image
 	// Untag removes a tag of a template. Error: NotFound.
 	Untag(ctx context.Context, of, tag string) error
+	// FindBase is PullBase, but pulls nothing: found is false for an image that the project does not
+	// have.
+	FindBase(ctx context.Context, opts carrel.PullOptions) (img Image, found bool, err error)
 	// PullBase returns the image in a registry as a base for builds of the caller's project. It
 	// asks the registry each time, and pulls only an image that the project does not have.
 	PullBase(ctx context.Context, opts carrel.PullOptions, progress func(carrel.Progress)) (Image, error)

@@ -20,12 +20,13 @@ const (
 
 // CreateWorkshop makes a sandbox for a build, from an image or from a layer. It belongs to the
 // caller's project, and the template's own start command does not run in it.
-func (s *Service) CreateWorkshop(ctx context.Context, image string, layer carrel.SnapshotID, opts carrel.CreateOptions) (carrel.Sandbox, error) {
+func (s *Service) CreateWorkshop(ctx context.Context, build, image string, layer carrel.SnapshotID, opts carrel.CreateOptions) (carrel.Sandbox, error) {
 	p, err := s.creator.planWorkshop(ctx, image, layer, opts)
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
 	p.rec.Sandbox.Project, p.rec.Sandbox.Name, p.rec.Start = carrel.CallerOf(ctx).Project, opts.Name, nil
+	p.rec.Sandbox.Build = build
 	return s.creator.make(ctx, p)
 }
 
@@ -94,7 +95,7 @@ func (s *Service) KeepLayer(ctx context.Context, id carrel.ID, key string) (carr
 	}
 	sr.Snapshot.Kept = true
 	sr.Record.Sandbox.AccessToken, sr.Record.Sandbox.TrafficToken, sr.Record.Sandbox.Metadata = "", "", nil
-	sr.Record.Sandbox.Network, sr.Record.Sandbox.Tokens = carrel.Network{}, nil
+	sr.Record.Sandbox.Network, sr.Record.Sandbox.Tokens, sr.Record.Sandbox.Build = carrel.Network{}, nil, ""
 	if err := s.records.apply(ctx, state.Change{PutSnapshots: []state.SnapshotRecord{sr}}); err != nil {
 		s.archive.scrap(sr.Snapshot.ID)
 		return carrel.Snapshot{}, err

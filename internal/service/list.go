@@ -142,6 +142,9 @@ func matches(sb *carrel.Sandbox, o *carrel.ListOptions) bool {
 	if len(o.States) > 0 && !slices.Contains(o.States, sb.State) {
 		return false
 	}
+	if sb.Build != "" && !o.Builds {
+		return false
+	}
 	if o.Match != "" && !sb.Means(o.Match) {
 		return false
 	}

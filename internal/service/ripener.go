@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,6 +49,8 @@ const (
 	// for one run.
 	readyPause = 100 * time.Millisecond
 	readyTry   = 10 * time.Second
+	// readyMost bounds the whole start, whatever a template says.
+	readyMost = 10 * time.Minute
 	// readyOutput is how many bytes of the ready command's last output are shown when it never
 	// succeeds.
 	readyOutput = 200
@@ -58,7 +61,7 @@ func (r *ripener) start(ctx context.Context, key string, img image.Image, like *
 	began := time.Now()
 	pass, err := r.awaitSpare(ctx, like.rec.Sandbox)
 	if err == nil {
-		ctx, cancel := context.WithTimeout(ctx, 2*r.opts.StartTimeout+r.opts.ReadyTimeout)
+		ctx, cancel := context.WithTimeout(ctx, 2*r.opts.StartTimeout+r.check(img).Within)
 		defer cancel()
 		began = time.Now()
 		id, err = r.ripen(ctx, key, img, like, pass)
@@ -119,9 +122,17 @@ func (r *ripener) awaitSpare(ctx context.Context, sb carrel.Sandbox) (*admission
 	}
 }
 
+// check is how a template's ready command is tried.
+func (r *ripener) check(img image.Image) carrel.ReadyCheck {
+	c := img.ReadyCheck
+	return carrel.ReadyCheck{Interval: cmp.Or(c.Interval, readyPause), Timeout: cmp.Or(c.Timeout, readyTry),
+		Within: min(cmp.Or(c.Within, r.opts.ReadyTimeout), max(readyMost, r.opts.ReadyTimeout))}
+}
+
 // awaitReady runs the start command, and then the ready command until it succeeds.
 func (r *ripener) awaitReady(ctx context.Context, conn *guest.Conn, img image.Image) error {
-	ctx, cancel := context.WithTimeout(ctx, r.opts.ReadyTimeout)
+	check := r.check(img)
+	ctx, cancel := context.WithTimeout(ctx, check.Within)
 	defer cancel()
 	p, err := conn.Start(ctx, carrel.Command{Args: img.Start, Tag: startTag})
 	if err != nil {
@@ -130,7 +141,7 @@ func (r *ripener) awaitReady(ctx context.Context, conn *guest.Conn, img image.Im
 	_ = p.Close() // disconnects: it runs on
 	last := "it was not run yet"
 	for {
-		tctx, cancel := context.WithTimeout(ctx, readyTry)
+		tctx, cancel := context.WithTimeout(ctx, check.Timeout)
 		res, err := conn.Run(tctx, carrel.Command{Args: []string{"/bin/sh", "-c", img.Ready}})
 		cancel()
 		switch {
@@ -142,9 +153,9 @@ func (r *ripener) awaitReady(ctx context.Context, conn *guest.Conn, img image.Im
 		case ctx.Err() == nil:
 			last = err.Error()
 		}
-		if !sleep(ctx, readyPause) {
+		if !sleep(ctx, check.Interval) {
 			return &carrel.Error{Kind: carrel.TimedOut, Field: "ready",
-				Err:  fmt.Errorf("its ready command %q did not succeed within %v: %s", img.Ready, r.opts.ReadyTimeout, last),
+				Err:  fmt.Errorf("its ready command %q did not succeed within %v: %s", img.Ready, check.Within, last),
 				Hint: "see whether the start command works: carrel create " + img.Name + ", carrel exec"}
 		}
 	}

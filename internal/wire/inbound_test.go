@@ -107,6 +107,8 @@ func read(t *testing.T, c net.Conn, n int64) {
 // stop keep what they have, but leave some for others. Everything comes back when connections end.
 func TestUnreadBuffers(t *testing.T) {
 	w, l := talker(t)
+	const budget = 24 << 20 // enough for two large buffers, and soon read full
+	w.inbounds.spared = inboundBudget - budget
 	var all []*inbound
 	dial := func() *inbound {
 		t.Helper()
@@ -137,18 +139,18 @@ func TestUnreadBuffers(t *testing.T) {
 	}
 	testenv.Eventually(t, "the unread bytes fill the buffer", func() bool { return lazy.queued(t) >= 64<<10 })
 
-	for range 40 {
+	for range 14 {
 		in := dial()
 		read(t, in, (inboundMost+64<<10)*inboundEarned)
-		if _, sum := sizes(); sum > inboundBudget {
-			t.Fatalf("%d connections took %d bytes of %d", len(all), sum, inboundBudget)
+		if _, sum := sizes(); sum > budget {
+			t.Fatalf("%d connections took %d bytes of %d", len(all), sum, budget)
 		}
 	}
 	if got := all[1].now(); got != inboundMost {
 		t.Errorf("the first connection has %d bytes, want %d", got, inboundMost)
 	}
 	if last := all[len(all)-1]; last.now() <= last.first {
-		t.Error("40 stalled connections left nothing for the last one")
+		t.Error("14 stalled connections left nothing for the last one")
 	}
 	taken, sum := sizes()
 	if taken != sum {
@@ -159,7 +161,7 @@ func TestUnreadBuffers(t *testing.T) {
 			t.Errorf("%d bytes wait in a buffer of at most %d", n, inboundMost)
 		}
 	}
-	read(t, lazy, 64<<20)
+	read(t, lazy, 16<<20)
 	for _, in := range all {
 		_ = in.Close()
 		_ = in.Close()

@@ -67,6 +67,7 @@ func TestCancel(t *testing.T) {
 			break
 		}
 	}
+	b.wantWorkshop(long.ID)
 	build, err := b.CancelBuild(t.Context(), long.ID)
 	if err != nil || build.State != carrel.BuildCancelled {
 		t.Errorf("cancelled: %+v, %v", build, err)
@@ -75,6 +76,26 @@ func TestCancel(t *testing.T) {
 	_, made := b.call("POST", "/v3/templates", map[string]any{"name": "idle"})
 	if build, err := b.CancelBuild(t.Context(), fmt.Sprint(made["buildID"])); err != nil || build.State != carrel.BuildCancelled {
 		t.Errorf("a build that was not started, cancelled: %+v, %v", build, err)
+	}
+}
+
+// wantWorkshop checks that the sandbox of a build is listed only when it is asked for, and that
+// nobody can end it behind the build's back.
+func (b *bench) wantWorkshop(build string) {
+	b.t.Helper()
+	if page, err := b.List(b.t.Context(), carrel.ListOptions{}); err != nil || len(page.Sandboxes) > 0 || page.Running > 0 {
+		b.t.Errorf("the list has %+v, %v", page, err)
+	}
+	page, err := b.List(b.t.Context(), carrel.ListOptions{Builds: true})
+	if err != nil || len(page.Sandboxes) != 1 || page.Sandboxes[0].Build != build {
+		b.t.Fatalf("the list with builds has %+v, %v", page, err)
+	}
+	id := page.Sandboxes[0].ID
+	if err := b.Kill(b.t.Context(), id); carrel.KindOf(err) != carrel.Conflict || !strings.Contains(carrel.HintOf(err), "carrel build cancel "+build) {
+		b.t.Errorf("kill: %v, %q", err, carrel.HintOf(err))
+	}
+	if _, err := b.Pause(b.t.Context(), id, carrel.PauseOptions{}); carrel.KindOf(err) != carrel.Conflict {
+		b.t.Errorf("pause: %v", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // TestSteps builds a template of each kind of step and looks at what a sandbox of it has.
@@ -117,11 +118,58 @@ func TestFailures(t *testing.T) {
 // nothingLeft checks that no sandbox of a build is left.
 func (b *bench) nothingLeft() {
 	b.t.Helper()
-	page, err := b.List(b.t.Context(), carrel.ListOptions{})
+	page, err := b.List(b.t.Context(), carrel.ListOptions{Builds: true})
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	for _, sb := range page.Sandboxes {
 		b.t.Errorf("sandbox %s is left: %v", sb.ID, sb.Metadata)
+	}
+}
+
+// TestReadyCheck builds a template whose program never gets ready, with a health check that gives it
+// three seconds.
+func TestReadyCheck(t *testing.T) {
+	perTier(t, func(t *testing.T, b *bench) {
+		build, logs := b.build(carrel.BuildSpec{Name: "never", Dockerfile: `FROM template://small
+CMD while sleep 1; do :; done
+HEALTHCHECK --interval=1s --timeout=1s --start-period=1s --retries=1 CMD exit 7
+`})
+		if build.State != carrel.BuildError || build.Reason == nil || !strings.Contains(build.Reason.Message, "within 3s") {
+			t.Errorf("the build is %s: %+v\n%s", build.State, build.Reason, text(logs))
+		}
+		b.nothingLeft()
+	})
+}
+
+// TestGroupOfUser runs a step and a sandbox's command as a user with a group.
+func TestGroupOfUser(t *testing.T) {
+	perTier(t, func(t *testing.T, b *bench) {
+		b.ready(carrel.BuildSpec{Name: "grouped", Dockerfile: `FROM template://small
+USER root
+RUN echo 'crew:x:5000:' >> /etc/group
+USER user:crew
+RUN id -u > ~/ids; id -g >> ~/ids; id -G >> ~/ids
+USER user:5001
+`})
+		if got := b.run("grouped", "cat ~/ids; stat -c %g ~/ids; id -un; id -g"); got != "1000\n5000\n5000\n5000\nuser\n5001" {
+			t.Errorf("the groups are %q", got)
+		}
+	})
+}
+
+// TestInheritedEntrypoint gives a template's ENTRYPOINT another CMD, and then takes it away.
+func TestInheritedEntrypoint(t *testing.T) {
+	testenv.Need(t, "gvisor", tierWorks(t, carrel.GVisor))
+	b := newBench(t, carrel.GVisor)
+	for _, c := range []struct{ name, text, start string }{
+		{"entry", "FROM template://small\nENTRYPOINT [\"serve\", \"--all\"]\nCMD [\"one\"]\n", "serve --all one"},
+		{"again", "FROM template://entry\nCMD [\"two\"]\n", "serve --all two"},
+		{"other", "FROM template://again\nENTRYPOINT [\"other\"]\n", "other"},
+	} {
+		built := b.ready(carrel.BuildSpec{Name: c.name, Dockerfile: c.text})
+		if got, err := b.GetTemplate(t.Context(), built.Image); err != nil || strings.Join(got.Start, " ") != c.start {
+			t.Errorf("%s starts %q, %v; want %q", c.name, got.Start, err, c.start)
+		}
 	}
 }

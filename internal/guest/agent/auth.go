@@ -24,7 +24,7 @@ func (a *Agent) checkToken(h http.Header) bool {
 }
 
 // userName returns the user in a request's Authorization header, in the form that the SDKs send
-// (Basic, "name:"). It returns "" if there is none.
+// (Basic, "name:"). The name may have a group: "name:group:". It returns "" if there is none.
 func userName(h http.Header) string {
 	scheme, coded, ok := strings.Cut(h.Get("Authorization"), " ")
 	if !ok || !strings.EqualFold(scheme, "basic") {
@@ -34,7 +34,10 @@ func userName(h http.Header) string {
 	if err != nil {
 		return ""
 	}
-	name, _, _ := strings.Cut(string(plain), ":")
+	name, ok := strings.CutSuffix(string(plain), ":")
+	if !ok { // it has a password, which nobody looks at
+		name, _, _ = strings.Cut(name, ":")
+	}
 	return name
 }
 

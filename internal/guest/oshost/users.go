@@ -29,6 +29,7 @@ type accounts struct {
 	users         map[string]agent.User
 	userNames     map[uint32]string
 	groupNames    map[uint32]string
+	groupIDs      map[string]uint32
 }
 
 // version identifies one state of a file.
@@ -47,9 +48,9 @@ func versionOf(name string) version {
 	return version{st.Ino, st.Size, st.Mtim, st.Ctim}
 }
 
-// User finds an account by name, or by "uid" or "uid:gid", the forms that images use for their
-// user. Such an account need not be in any file. If its ids do not exist here, it gets ours, see
-// possible.
+// User finds an account by the forms that images use for their user: a name or a uid, and perhaps a
+// colon and the name or the gid of its only group. Numbers need not be in any file. If ids do not
+// exist here, the account gets ours, see possible.
 func (s *System) User(name string) (agent.User, error) {
 	a := &s.accounts
 	a.mu.Lock()
@@ -57,7 +58,7 @@ func (s *System) User(name string) (agent.User, error) {
 	a.refresh()
 	u, ok := a.users[name]
 	if !ok {
-		u, ok = a.numbered(name)
+		u, ok = a.composed(name)
 	}
 	if !ok {
 		return agent.User{}, fmt.Errorf("user %q: %w", name, fs.ErrNotExist)
@@ -66,19 +67,24 @@ func (s *System) User(name string) (agent.User, error) {
 	return s.possible(u), nil
 }
 
-// numbered finds or makes up the account of "uid" or "uid:gid". a.mu is held.
-func (a *accounts) numbered(name string) (agent.User, bool) {
+// composed finds or makes up the account of "uid", "uid:group" or "name:group". a.mu is held.
+func (a *accounts) composed(name string) (agent.User, bool) {
 	first, second, withGroup := strings.Cut(name, ":")
-	uid, ok := number(first)
-	if !ok {
-		return agent.User{}, false
-	}
-	u, known := a.users[a.userNames[uid]]
+	u, known := a.users[first]
 	if !known {
-		u = agent.User{Name: first, UID: uid, Home: "/", Shell: "/bin/sh"}
+		uid, ok := number(first)
+		if !ok {
+			return agent.User{}, false
+		}
+		if u, known = a.users[a.userNames[uid]]; !known {
+			u = agent.User{Name: first, UID: uid, Home: "/", Shell: "/bin/sh"}
+		}
 	}
 	if withGroup {
-		gid, ok := number(second)
+		gid, ok := a.groupIDs[second]
+		if !ok {
+			gid, ok = number(second)
+		}
 		if !ok {
 			return agent.User{}, false
 		}
@@ -119,6 +125,7 @@ func (a *accounts) refresh() {
 // parse fills the tables from the files' contents. Like the C library it skips invalid lines.
 func (a *accounts) parse(passwd, group []byte) {
 	a.users, a.userNames, a.groupNames = map[string]agent.User{}, map[uint32]string{}, map[uint32]string{}
+	a.groupIDs = map[string]uint32{}
 	members := map[string][]uint32{}
 	eachLine(group, 4, func(f []string) {
 		gid, ok := number(f[2])
@@ -127,6 +134,9 @@ func (a *accounts) parse(passwd, group []byte) {
 		}
 		if _, taken := a.groupNames[gid]; !taken {
 			a.groupNames[gid] = f[0]
+		}
+		if _, taken := a.groupIDs[f[0]]; !taken {
+			a.groupIDs[f[0]] = gid
 		}
 		for m := range strings.SplitSeq(f[3], ",") {
 			if m != "" {

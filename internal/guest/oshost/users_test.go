@@ -55,15 +55,18 @@ func TestAccounts(t *testing.T) {
 	for name, want := range map[string]agent.User{
 		"1000":       {Name: "user", UID: 1000, GID: 1000},
 		"1000:27":    {Name: "user", UID: 1000, GID: 27},
+		"user:sudo":  {Name: "user", UID: 1000, GID: 27},
+		"user:5":     {Name: "user", UID: 1000, GID: 5},
+		"7:docker":   {Name: "7", UID: 7, GID: 998},
 		"65532":      {Name: "65532", UID: 65532},
 		"65532:7777": {Name: "65532", UID: 65532, GID: 7777},
 	} {
-		if u, ok := a.numbered(name); !ok || u.Name != want.Name || u.UID != want.UID || u.GID != want.GID {
+		if u, ok := a.composed(name); !ok || u.Name != want.Name || u.UID != want.UID || u.GID != want.GID {
 			t.Errorf("%s: got %+v, %v", name, u, ok)
 		}
 	}
-	for _, bad := range []string{"", ":", "x", "1:x", "-1", "4294967296"} {
-		if u, ok := a.numbered(bad); ok {
+	for _, bad := range []string{"", ":", "x", "1:x", "user:x", "user:", "-1", "4294967296"} {
+		if u, ok := a.composed(bad); ok {
 			t.Errorf("%q: got %+v", bad, u)
 		}
 	}
@@ -99,7 +102,7 @@ func FuzzAccounts(f *testing.F) {
 				t.Errorf("%q: %+v", n, u)
 			}
 		}
-		if u, ok := a.numbered(name); ok && u.Home == "" {
+		if u, ok := a.composed(name); ok && u.Home == "" {
 			t.Errorf("%q: %+v", name, u)
 		}
 	})

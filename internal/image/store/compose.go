@@ -25,13 +25,14 @@ func (s *Store) Compose(ctx context.Context, t carrel.Template, base string, cha
 		return image.Image{}, archive.Classify(opCompose, err)
 	}
 	defer from.Close()
-	return s.put(ctx, t, func(dir string) (int64, error) {
+	return s.put(ctx, t, func(dir string) (int64, *sumsTable, error) {
 		imp := archive.Importer{NewFile: func() (*os.File, error) { return os.CreateTemp(dir, "part-*") }, Limits: s.limits}
 		f, err := imp.Compose(ctx, from, changes, skip)
 		if err != nil {
-			return 0, err
+			return 0, nil, err
 		}
-		return s.keepShared(ctx, f, filepath.Join(dir, imageFile))
+		size, err := s.keepShared(ctx, f, filepath.Join(dir, imageFile))
+		return size, nil, err
 	})
 }
 
@@ -41,15 +42,25 @@ func (s *Store) Link(ctx context.Context, id string, t carrel.Template) (image.I
 	if err != nil {
 		return image.Image{}, err
 	}
-	return s.put(ctx, t, func(dir string) (int64, error) {
-		return from.Size, os.Link(from.Path, filepath.Join(dir, imageFile))
+	return s.put(ctx, t, func(dir string) (int64, *sumsTable, error) {
+		if err := os.Link(from.Path, filepath.Join(dir, imageFile)); err != nil {
+			return 0, nil, err
+		}
+		// The file is the same one, so its checksums are known. Without them it is read.
+		known, _, err := readSums(filepath.Dir(from.Path))
+		if err != nil || known == nil || known.SHA256 == "" || filepath.Base(from.Path) != imageFile {
+			return from.Size, nil, nil
+		}
+		return from.Size, known, nil
 	})
 }
 
 const opCompose = "make template"
 
-// put makes a template whose image write puts into the template's directory.
-func (s *Store) put(ctx context.Context, t carrel.Template, write func(dir string) (size int64, err error)) (_ image.Image, err error) {
+// put makes a template whose image write puts into the template's directory. write may know the
+// image's checksums. The template's digest is that of the image's file.
+func (s *Store) put(ctx context.Context, t carrel.Template,
+	write func(dir string) (size int64, known *sumsTable, err error)) (_ image.Image, err error) {
 	if !strings.HasPrefix(t.Name, image.HiddenMark) {
 		if t.Name, err = checkName(opCompose, t.Name); err != nil {
 			return image.Image{}, err
@@ -70,18 +81,21 @@ func (s *Store) put(ctx context.Context, t carrel.Template, write func(dir strin
 			_ = os.RemoveAll(dir)
 		}
 	}()
-	if t.Size, err = write(dir); err == nil {
+	var sums *sumsTable
+	if t.Size, sums, err = write(dir); err == nil {
 		err = ctx.Err()
 	}
+	if err == nil && sums == nil {
+		sums, err = makeSums(ctx, dir, sha256.New())
+	}
+	if err == nil {
+		err = sums.write(dir)
+	}
 	if err != nil {
 		return image.Image{}, archive.Classify(opCompose, err)
 	}
-	sums, err := writeSums(ctx, dir)
-	if err != nil {
-		return image.Image{}, archive.Classify(opCompose, err)
-	}
-	t.Created = s.opts.Now().UTC()
-	img, err := s.commit(dir, t, sums)
+	t.Created, t.Digest = s.opts.Now().UTC(), "sha256:"+sums.SHA256
+	img, err := s.commit(dir, t, sums.digest())
 	return img, archive.Classify(opCompose, err)
 }
 
@@ -113,6 +127,23 @@ func (s *Store) Keyed(project, key string) (image.Image, bool) {
 	var newest *entry
 	for _, e := range s.byID {
 		if key != "" && e.Project == project && e.Key == key && (newest == nil || e.Created.After(newest.Created)) {
+			newest = e
+		}
+	}
+	if newest == nil {
+		return image.Image{}, false
+	}
+	return newest.Image, true
+}
+
+// WithContent implements image.Store.
+func (s *Store) WithContent(project, content string) (image.Image, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var newest *entry
+	for _, e := range s.byID {
+		if e.Project == project && image.HasContent(e.Key, content) && !strings.HasPrefix(e.Name, image.DraftMark) &&
+			(newest == nil || e.Created.After(newest.Created)) {
 			newest = e
 		}
 	}
@@ -172,6 +203,16 @@ func (s *Store) Untag(_ context.Context, of, tag string) error {
 		errs = append(errs, removeTemplate(filepath.Join(s.opts.Dir, id)))
 	}
 	return archive.Classify("remove tag", errors.Join(append(errs, atomicfile.SyncDir(s.opts.Dir))...))
+}
+
+// FindBase implements image.Store.
+func (s *Store) FindBase(ctx context.Context, opts carrel.PullOptions) (image.Image, bool, error) {
+	digest, err := s.remoteDigest(ctx, opts)
+	if err != nil {
+		return image.Image{}, false, err
+	}
+	img, ok := s.Keyed(carrel.CallerOf(ctx).Project, baseKey+digest)
+	return img, ok, nil
 }
 
 // PullBase implements image.Store.

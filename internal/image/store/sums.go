@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"os"
 	"path/filepath"
@@ -48,6 +49,8 @@ type sumsTable struct {
 	// Inode and Modified are those of the file when it was known to be whole.
 	Inode    uint64 `json:"inode"`
 	Modified int64  `json:"modified"` // Unix nanoseconds
+	// SHA256 is the sum of the whole file, in hexadecimal; "" for an image that was not built here.
+	SHA256 string `json:"sha256,omitempty"`
 }
 
 // version of a file: another one means that somebody replaced or changed it.
@@ -71,29 +74,45 @@ func versionOf(f *os.File) (fileVersion, error) {
 
 // writeSums writes the table of the image in dir, and returns its digest.
 func writeSums(ctx context.Context, dir string) (digest string, err error) {
-	f, err := os.Open(filepath.Join(dir, imageFile))
+	t, err := makeSums(ctx, dir, nil)
 	if err != nil {
 		return "", err
+	}
+	return t.digest(), t.write(dir)
+}
+
+// makeSums makes the table of the image in dir. whole is the hash of the whole file; nil makes none.
+func makeSums(ctx context.Context, dir string, whole hash.Hash) (*sumsTable, error) {
+	f, err := os.Open(filepath.Join(dir, imageFile))
+	if err != nil {
+		return nil, err
 	}
 	defer f.Close()
 	v, err := versionOf(f)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	t := sumsTable{Version: 1, Size: v.size, Chunk: sumsChunk, Inode: v.inode, Modified: v.modified}
+	t := &sumsTable{Version: 1, Size: v.size, Chunk: sumsChunk, Inode: v.inode, Modified: v.modified}
 	var sums []byte
 	for at := int64(0); at < v.size; at += sumsChunk {
 		if err := ctx.Err(); err != nil {
-			return "", err
+			return nil, err
 		}
-		sum, err := chunkSum(f, at, min(sumsChunk, v.size-at))
+		n := min(sumsChunk, v.size-at)
+		sum, err := chunkSum(f, at, n)
+		if err == nil && whole != nil { // the chunk is in memory now
+			_, err = io.Copy(whole, io.NewSectionReader(f, at, n))
+		}
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		sums = binary.BigEndian.AppendUint64(sums, sum)
 	}
 	t.Sums = base64.RawStdEncoding.EncodeToString(sums)
-	return t.digest(), t.write(dir)
+	if whole != nil {
+		t.SHA256 = hex.EncodeToString(whole.Sum(nil))
+	}
+	return t, nil
 }
 
 // digest is the digest of the checksums. It does not depend on the file's place.

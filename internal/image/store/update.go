@@ -41,7 +41,7 @@ func (s *Store) Update(ctx context.Context, id string, u carrel.TemplateUpdate) 
 		t.Start, t.Entry = slices.Clone(*u.Start), 0
 	}
 	if u.Ready != nil {
-		t.Ready = *u.Ready
+		t.Ready, t.ReadyCheck = *u.Ready, carrel.ReadyCheck{}
 	}
 	if u.Public != nil {
 		t.Public = *u.Public
