@@ -427,6 +427,7 @@ func TestOtherHost(t *testing.T) {
 
 // TestRestoredBesideTheOriginal restores a backup on the machine where the original runs on.
 func TestRestoredBesideTheOriginal(t *testing.T) {
+	testenv.Long(t, "makes and restores a backup")
 	t.Parallel()
 	h := build(t, carrel.GVisor)
 	ctx, svc := t.Context(), connect(t, h.d)
