@@ -15,6 +15,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/testenv"
+	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
 // TestHostileSteps runs commands that never end, fill the disk, use up all processes, or leave
@@ -202,6 +203,9 @@ func TestHostileUploads(t *testing.T) {
 func TestNothingOfABuildStays(t *testing.T) {
 	t.Parallel()
 	perTier(t, func(t *testing.T, b *bench) {
+		// This daemon keeps its snapshots in a store, compressed into packs.
+		store := filepath.Join(t.TempDir(), "store")
+		b = newBenchOn(t, daemontest.Start(t, "--default-tier", string(b.tier), "--snapshot-store", store, "--snapshot-cache", "1"), b.tier)
 		const password, token = "hunter2-of-the-registry", "value-of-the-builds-secret"
 		spec := carrel.BuildSpec{Name: "clean", FromTemplate: small, Instructions: steps("RUN cat /etc/hostname; env | grep -i token; cat /run/secrets/* ; true"),
 			Registries: map[string]carrel.RegistryCredentials{"registry.example.com": {Username: "me", Password: password}}}
@@ -227,12 +231,19 @@ func TestNothingOfABuildStays(t *testing.T) {
 		if got := b.run("clean", "cat /etc/hostname"); got == host {
 			t.Errorf("a sandbox has the name of the build's: %s", got)
 		}
+		testenv.Eventually(t, "the layers are packed", func() bool {
+			packs, err := filepath.Glob(filepath.Join(store, "packs", "*"))
+			return err == nil && len(packs) > 0
+		})
 		wantNowhere(t, b.d.Dir, []string{password, token})
 		wantNowhere(t, filepath.Join(b.d.Dir, "templates"), []string{host})
 		for _, secret := range []string{password, token} {
 			if strings.Contains(b.d.Log(), secret) {
 				t.Errorf("the daemon's log holds %q", secret)
 			}
+		}
+		if parts := wantNowhere(t, store, []string{password, token}); parts == 0 {
+			t.Error("no layer was compressed")
 		}
 	})
 }

@@ -13,10 +13,11 @@ import (
 )
 
 // wantNowhere checks that no file below a directory holds one of the texts: neither as it is, nor
-// in a part that is compressed with zstd, as packs of snapshots are.
-func wantNowhere(t *testing.T, dir string, texts []string) {
+// in a part that is compressed with zstd, as packs of snapshots are. It returns the number of these
+// parts.
+func wantNowhere(t *testing.T, dir string, texts []string) (packs int) {
 	t.Helper()
-	files, packs := 0, 0
+	files := 0
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // the daemon runs, and its files come and go
@@ -44,10 +45,10 @@ func wantNowhere(t *testing.T, dir string, texts []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("below %s: %d files, %d compressed parts", dir, files, packs)
 	if files == 0 {
 		t.Errorf("%s has no files", dir)
 	}
+	return packs
 }
 
 // zstdMagic begins each frame of zstd.

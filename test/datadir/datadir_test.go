@@ -30,9 +30,12 @@ type house struct {
 // tiers are the tiers under test.
 var tiers = []carrel.Tier{carrel.GVisor, carrel.NS, carrel.Sim}
 
-// eachTier runs a test in every tier.
-func eachTier(t *testing.T, test func(t *testing.T, tier carrel.Tier)) {
+// eachTier runs a test in every tier. In the short form it runs in one.
+func eachTier(t *testing.T, short carrel.Tier, test func(t *testing.T, tier carrel.Tier)) {
 	for _, tier := range tiers {
+		if testing.Short() && tier != short {
+			continue
+		}
 		t.Run(string(tier), func(t *testing.T) {
 			if tier != carrel.Sim && os.Geteuid() != 0 {
 				testenv.Need(t, string(tier), errors.New("not root: the daemon may lack control groups here"))
@@ -205,7 +208,8 @@ func saysCopy(t *testing.T, d *daemontest.Daemon) {
 // TestCopyOfARunningHouse starts a daemon on the copy of a live daemon's directory. The copy has the
 // paused sandbox under a new ID. Whatever it does, the original's sandboxes live.
 func TestCopyOfARunningHouse(t *testing.T) {
-	eachTier(t, func(t *testing.T, tier carrel.Tier) {
+	t.Parallel()
+	eachTier(t, carrel.GVisor, func(t *testing.T, tier carrel.Tier) {
 		h := build(t, tier)
 		ctx, svc := t.Context(), connect(t, h.d)
 		dir := copyOf(t, h.d.Dir, filepath.Join(t.TempDir(), "copy"))
@@ -237,7 +241,8 @@ func TestCopyOfARunningHouse(t *testing.T) {
 // of the copy must not take the processes of the original for its own. Then the original is adopted
 // where it is now.
 func TestCopyInTheOriginalsPlace(t *testing.T) {
-	eachTier(t, func(t *testing.T, tier carrel.Tier) {
+	t.Parallel()
+	eachTier(t, carrel.NS, func(t *testing.T, tier carrel.Tier) {
 		h := build(t, tier)
 		ctx := t.Context()
 		h.d.Terminate()
@@ -262,7 +267,8 @@ func TestCopyInTheOriginalsPlace(t *testing.T) {
 // TestMove moves the directory of a stopped daemon to a long path, and the next daemon has all its
 // sandboxes. A sandbox that ran meanwhile can be paused and resumed, which takes its control socket.
 func TestMove(t *testing.T) {
-	eachTier(t, func(t *testing.T, tier carrel.Tier) {
+	t.Parallel()
+	eachTier(t, carrel.Sim, func(t *testing.T, tier carrel.Tier) {
 		h := build(t, tier)
 		ctx := t.Context()
 		h.d.Terminate()
@@ -291,7 +297,8 @@ func TestMove(t *testing.T) {
 
 // TestAdoptCopy makes a copy of a stopped daemon's directory the owner, at its first start and later.
 func TestAdoptCopy(t *testing.T) {
-	eachTier(t, func(t *testing.T, tier carrel.Tier) {
+	t.Parallel()
+	eachTier(t, carrel.NS, func(t *testing.T, tier carrel.Tier) {
 		h := build(t, tier)
 		ctx := t.Context()
 		h.d.Terminate()
@@ -354,6 +361,7 @@ func lastStart(d *daemontest.Daemon) string {
 // TestRunningIsPausedInTheCopy checks that a sandbox that runs in the original, and was paused
 // before, is paused at that moment in the copy.
 func TestRunningIsPausedInTheCopy(t *testing.T) {
+	t.Parallel()
 	h := build(t, carrel.GVisor)
 	ctx, svc := t.Context(), connect(t, h.d)
 	must(t, "resume", wakes(ctx, svc, h.paused, h.paused))
@@ -368,6 +376,8 @@ func TestRunningIsPausedInTheCopy(t *testing.T) {
 
 // TestOtherFilesystem copies a directory to another filesystem.
 func TestOtherFilesystem(t *testing.T) {
+	testenv.Long(t, "copies what TestCopyOfARunningHouse copies on one filesystem")
+	t.Parallel()
 	h := build(t, carrel.GVisor)
 	ctx, svc := t.Context(), connect(t, h.d)
 	other := daemontest.StartIn(t, copyOf(t, h.d.Dir, filepath.Join(tmpfs(t), "copy")))
@@ -397,6 +407,7 @@ func tmpfs(t *testing.T) string {
 
 // TestOtherHost is a directory that has come to another host with its disk: the inodes are the same.
 func TestOtherHost(t *testing.T) {
+	t.Parallel()
 	h := build(t, carrel.GVisor)
 	must(t, "end what does not come along", connect(t, h.d).Kill(t.Context(), h.running))
 	h.d.Terminate()
@@ -416,6 +427,8 @@ func TestOtherHost(t *testing.T) {
 
 // TestRestoredBesideTheOriginal restores a backup on the machine where the original runs on.
 func TestRestoredBesideTheOriginal(t *testing.T) {
+	testenv.Long(t, "makes and restores a backup")
+	t.Parallel()
 	h := build(t, carrel.GVisor)
 	ctx, svc := t.Context(), connect(t, h.d)
 	file, to := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "data")
@@ -443,6 +456,7 @@ func TestRestoredBesideTheOriginal(t *testing.T) {
 // TestSharedStore lets a copy delete all that it has from a store of packs that it shares with its
 // original, and collect garbage. The original loses nothing.
 func TestSharedStore(t *testing.T) {
+	t.Parallel()
 	store := filepath.Join(t.TempDir(), "store")
 	h := build(t, carrel.GVisor, "--snapshot-store", store, "--snapshot-cache", "1")
 	ctx, svc := t.Context(), connect(t, h.d)

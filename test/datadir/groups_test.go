@@ -24,7 +24,11 @@ func groupsOf(id carrel.ID) (dirs []string) {
 // TestKillLeavesNoGroup kills sandboxes in several states. No control group of theirs is left, not
 // even an empty one that an earlier process of the sandbox had.
 func TestKillLeavesNoGroup(t *testing.T) {
+	t.Parallel()
 	for _, tier := range []carrel.Tier{carrel.GVisor, carrel.NS} {
+		if testing.Short() && tier != carrel.GVisor {
+			continue
+		}
 		t.Run(string(tier), func(t *testing.T) {
 			if os.Geteuid() != 0 {
 				testenv.Inapplicable(t, "control groups need root here")
