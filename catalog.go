@@ -25,10 +25,11 @@ type Catalog interface {
 
 // TemplatePackages are the packages in a template.
 type TemplatePackages struct {
-	Template string    `json:"template"`         // its name
-	ID       string    `json:"id"`               // of the image
-	Digest   string    `json:"digest,omitempty"` // of the image
-	System   string    `json:"system,omitempty"` // its ID and version, such as "debian 13"; "" if unknown
+	Template string `json:"template"`         // its name
+	ID       string `json:"id"`               // of the image
+	Digest   string `json:"digest,omitempty"` // of the image
+	// its ID and version, such as "debian 13"; "" if unknown
+	System   string    `json:"system,omitempty"`
 	Packages []Package `json:"packages"`
 }
 

@@ -11,12 +11,14 @@ type Registries interface {
 	// content), NotFound, Unauthenticated (the registry's answer), Forbidden (an address that the
 	// operator has not allowed), Unsupported (no image for this machine, or no registry at all:
 	// the service is offline), Exhausted, Unavailable.
-	PullImage(ctx context.Context, name string, opts PullOptions, progress func(Progress)) (Template, error)
+	PullImage(ctx context.Context, name string, opts PullOptions, progress func(Progress)) (Template,
+		error)
 	// PushTemplate sends a template, or the files of a snapshot, to a registry as an OCI image. Equal
 	// templates become equal images: they have the same digest. A snapshot's image has no memory,
 	// and no host name of the sandbox. Errors: those of PullImage, but NotFound is a missing
 	// template or snapshot; Unsupported is also a snapshot whose tier has no files of its own.
-	PushTemplate(ctx context.Context, nameOrID string, opts PushOptions, progress func(Progress)) (Pushed, error)
+	PushTemplate(ctx context.Context, nameOrID string, opts PushOptions,
+		progress func(Progress)) (Pushed, error)
 }
 
 // PullOptions says which image to pull, and how.
@@ -84,11 +86,13 @@ type NoRegistries struct{}
 const noRegistries = "access to registries"
 
 // PullImage implements Registries.
-func (NoRegistries) PullImage(context.Context, string, PullOptions, func(Progress)) (Template, error) {
+func (NoRegistries) PullImage(context.Context, string, PullOptions,
+	func(Progress)) (Template, error) {
 	return Template{}, lacking("pull template", noRegistries)
 }
 
 // PushTemplate implements Registries.
-func (NoRegistries) PushTemplate(context.Context, string, PushOptions, func(Progress)) (Pushed, error) {
+func (NoRegistries) PushTemplate(context.Context, string, PushOptions,
+	func(Progress)) (Pushed, error) {
 	return Pushed{}, lacking("push template", noRegistries)
 }

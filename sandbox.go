@@ -222,13 +222,14 @@ type Event struct {
 
 // Template is an immutable root filesystem from which sandboxes are made.
 type Template struct {
-	ID      string            `json:"id"`
-	Name    string            `json:"name"`
-	Created time.Time         `json:"created"`
-	Size    int64             `json:"size"` // bytes on disk
-	Tier    Tier              `json:"tier,omitempty"`
-	Source  string            `json:"source"`           // where it came from, for people
-	Digest  string            `json:"digest,omitempty"` // of the image in its registry, or of a built image's file
+	ID      string    `json:"id"`
+	Name    string    `json:"name"`
+	Created time.Time `json:"created"`
+	Size    int64     `json:"size"` // bytes on disk
+	Tier    Tier      `json:"tier,omitempty"`
+	Source  string    `json:"source"` // where it came from, for people
+	// of the image in its registry, or of a built image's file
+	Digest  string            `json:"digest,omitempty"`
 	Env     map[string]string `json:"env,omitempty"`
 	User    string            `json:"user,omitempty"`    // default user; "" is "user"
 	WorkDir string            `json:"workDir,omitempty"` // default working directory; "" is the user's home

@@ -75,7 +75,8 @@ type Templates interface {
 
 // Progress says how far a long job is.
 type Progress struct {
-	Stage string `json:"stage"`           // "pull", "fetch", "unpack", "configure", "write", "pack", "push"
+	// "pull", "fetch", "unpack", "configure", "write", "pack", "push"
+	Stage string `json:"stage"`
 	Done  int64  `json:"done"`            // bytes
 	Total int64  `json:"total,omitempty"` // bytes; 0 when not known
 }

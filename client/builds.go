@@ -37,7 +37,8 @@ func (p buildCalls) StartBuild(ctx context.Context, spec carrel.BuildSpec) (carr
 		_ = r.CloseWithError(errors.New("the daemon has answered"))
 		<-done
 	}()
-	resp, err := p.c.sendTyped(ctx, op, http.MethodPost, "/builds", nil, struct{ io.Reader }{r}, form.FormDataContentType())
+	resp, err := p.c.sendTyped(ctx, op, http.MethodPost, "/builds", nil, struct{ io.Reader }{r},
+		form.FormDataContentType())
 	if err != nil {
 		return carrel.Build{}, err
 	}
@@ -77,7 +78,8 @@ func (p buildCalls) GetBuild(ctx context.Context, id string) (carrel.Build, erro
 }
 
 // ListBuilds implements carrel.Builder.
-func (p buildCalls) ListBuilds(ctx context.Context, opts carrel.BuildListOptions) ([]carrel.Build, error) {
+func (p buildCalls) ListBuilds(ctx context.Context,
+	opts carrel.BuildListOptions) ([]carrel.Build, error) {
 	q := url.Values{}
 	if opts.Template != "" {
 		q.Set("template", opts.Template)
@@ -96,13 +98,15 @@ func (p buildCalls) ListBuilds(ctx context.Context, opts carrel.BuildListOptions
 // CancelBuild implements carrel.Builder.
 func (p buildCalls) CancelBuild(ctx context.Context, id string) (carrel.Build, error) {
 	var b carrel.Build
-	err := p.c.call(ctx, "cancel build", http.MethodPost, "/builds/"+url.PathEscape(id)+"/cancel", nil, nil, &b)
+	err := p.c.call(ctx, "cancel build", http.MethodPost, "/builds/"+url.PathEscape(id)+"/cancel", nil,
+		nil, &b)
 	return b, err
 }
 
 // BuildLogs implements carrel.Builder. If a followed stream breaks, the client continues it after
 // the last line that came.
-func (p buildCalls) BuildLogs(ctx context.Context, id string, opts carrel.BuildLogOptions) iter.Seq2[carrel.BuildLog, error] {
+func (p buildCalls) BuildLogs(ctx context.Context, id string,
+	opts carrel.BuildLogOptions) iter.Seq2[carrel.BuildLog, error] {
 	return func(yield func(carrel.BuildLog, error) bool) {
 		wait, connected := firstWait, false
 		for {
@@ -129,7 +133,8 @@ func (p buildCalls) BuildLogs(ctx context.Context, id string, opts carrel.BuildL
 
 // buildLogStream reads one connection's lines and counts them in opts.Offset. It reports whether
 // there was a connection and whether the stream is complete.
-func (p buildCalls) buildLogStream(ctx context.Context, id string, opts *carrel.BuildLogOptions, yield func(carrel.BuildLog) bool) (connected, done bool, err error) {
+func (p buildCalls) buildLogStream(ctx context.Context, id string, opts *carrel.BuildLogOptions,
+	yield func(carrel.BuildLog) bool) (connected, done bool, err error) {
 	const op = "read build log"
 	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
@@ -183,20 +188,25 @@ func (p buildCalls) buildLogStream(ctx context.Context, id string, opts *carrel.
 }
 
 // TagTemplate implements carrel.Builder.
-func (p buildCalls) TagTemplate(ctx context.Context, target string, tags []string) (carrel.TemplateTag, error) {
+func (p buildCalls) TagTemplate(ctx context.Context, target string,
+	tags []string) (carrel.TemplateTag, error) {
 	var t carrel.TemplateTag
-	err := p.c.call(ctx, "tag template", http.MethodPost, "/template-tags", nil, map[string]any{"target": target, "tags": tags}, &t)
+	err := p.c.call(ctx, "tag template", http.MethodPost, "/template-tags", nil,
+		map[string]any{"target": target, "tags": tags}, &t)
 	return t, err
 }
 
 // UntagTemplate implements carrel.Builder.
 func (p buildCalls) UntagTemplate(ctx context.Context, nameOrID string, tags []string) error {
-	return p.c.call(ctx, "remove tag", http.MethodDelete, "/template-tags", nil, map[string]any{"name": nameOrID, "tags": tags}, nil)
+	return p.c.call(ctx, "remove tag", http.MethodDelete, "/template-tags", nil,
+		map[string]any{"name": nameOrID, "tags": tags}, nil)
 }
 
 // TemplateTags implements carrel.Builder.
-func (p buildCalls) TemplateTags(ctx context.Context, nameOrID string) ([]carrel.TemplateTag, error) {
+func (p buildCalls) TemplateTags(ctx context.Context,
+	nameOrID string) ([]carrel.TemplateTag, error) {
 	var all []carrel.TemplateTag
-	err := p.c.call(ctx, "list tags", http.MethodGet, "/templates/"+url.PathEscape(nameOrID)+"/tags", nil, nil, &all)
+	err := p.c.call(ctx, "list tags", http.MethodGet, "/templates/"+url.PathEscape(nameOrID)+"/tags",
+		nil, nil, &all)
 	return all, err
 }

@@ -151,11 +151,13 @@ func (c *Client) send(ctx context.Context, op, method, path string, query url.Va
 	if err != nil {
 		return nil, &carrel.Error{Op: op, Kind: carrel.Invalid, Err: err}
 	}
-	return c.sendTyped(ctx, op, method, path, query, strings.NewReader(string(raw)), "application/json")
+	return c.sendTyped(ctx, op, method, path, query, strings.NewReader(string(raw)),
+		"application/json")
 }
 
 // sendTyped is send for a body whose type is known. reader may be nil.
-func (c *Client) sendTyped(ctx context.Context, op, method, path string, query url.Values, reader io.Reader, contentType string) (*http.Response, error) {
+func (c *Client) sendTyped(ctx context.Context, op, method, path string, query url.Values,
+	reader io.Reader, contentType string) (*http.Response, error) {
 	u := *c.base
 	u.RawPath = u.EscapedPath() + "/carrel/v1" + path
 	var err error

@@ -101,16 +101,19 @@ func (f *fake) ImportTemplate(_ context.Context, name string, r io.Reader, progr
 	progress(carrel.Progress{Stage: "write", Done: int64(len(raw))})
 	return carrel.Template{ID: "t", Name: name}, errors.Join(f.err, err)
 }
-func (f *fake) PullImage(_ context.Context, name string, opts carrel.PullOptions, progress func(carrel.Progress)) (carrel.Template, error) {
+func (f *fake) PullImage(_ context.Context, name string, opts carrel.PullOptions,
+	progress func(carrel.Progress)) (carrel.Template, error) {
 	progress(carrel.Progress{Stage: "pull", Done: 1, Total: 2})
 	if f.err != nil {
 		return carrel.Template{}, f.err
 	}
 	return carrel.Template{ID: "t", Name: name, Source: opts.Image}, nil
 }
-func (f *fake) PushTemplate(_ context.Context, name string, opts carrel.PushOptions, progress func(carrel.Progress)) (carrel.Pushed, error) {
+func (f *fake) PushTemplate(_ context.Context, name string, opts carrel.PushOptions,
+	progress func(carrel.Progress)) (carrel.Pushed, error) {
 	progress(carrel.Progress{Stage: "push", Done: 1, Total: 2})
-	return carrel.Pushed{Image: opts.Image, Digest: name + opts.Credentials.Password, Size: 2, Sent: 1}, f.err
+	return carrel.Pushed{Image: opts.Image, Digest: name + opts.Credentials.Password, Size: 2,
+		Sent: 1}, f.err
 }
 
 // dialer is a Computer that can only dial.
@@ -286,13 +289,17 @@ func TestImport(t *testing.T) {
 	if tpl, err := svc.PullTemplate(t.Context(), "a", "example.com/x", nil); err != nil || tpl.Source != "example.com/x" {
 		t.Errorf("%+v %v", tpl, err)
 	}
-	opts := carrel.PushOptions{Image: "example.com/y", Credentials: &carrel.RegistryCredentials{Password: "!"}}
+	opts := carrel.PushOptions{Image: "example.com/y",
+		Credentials: &carrel.RegistryCredentials{Password: "!"}}
 	pushed, err := svc.PushTemplate(t.Context(), "a/b", opts, nil)
-	if err != nil || pushed != (carrel.Pushed{Image: "example.com/y", Digest: "a/b!", Size: 2, Sent: 1}) {
+	if err != nil || pushed != (carrel.Pushed{Image: "example.com/y", Digest: "a/b!", Size: 2,
+		Sent: 1}) {
 		t.Errorf("%+v %v", pushed, err)
 	}
-	f.err = &carrel.Error{Op: "push template", Kind: carrel.Unauthenticated, Err: errors.New("no"), Hint: "log in"}
-	if _, err := svc.PushTemplate(t.Context(), "a/b", opts, nil); carrel.KindOf(err) != carrel.Unauthenticated || carrel.HintOf(err) != "log in" {
+	f.err = &carrel.Error{Op: "push template", Kind: carrel.Unauthenticated, Err: errors.New("no"),
+		Hint: "log in"}
+	if _, err := svc.PushTemplate(t.Context(), "a/b", opts,
+		nil); carrel.KindOf(err) != carrel.Unauthenticated || carrel.HintOf(err) != "log in" {
 		t.Errorf("an error after progress: %v", err)
 	}
 }

@@ -93,8 +93,8 @@ const (
 )
 
 // getSettled is Get for a sandbox that may have ended a moment ago. Only when it is gone does the
-// daemon say why. So getSettled waits for the end of one that is ending, and looks twice at one that
-// runs.
+// daemon say why. So getSettled waits for the end of one that is ending, and looks twice at one
+// that runs.
 func (c *Client) getSettled(ctx context.Context, id carrel.ID) (carrel.Sandbox, error) {
 	noticed := time.Now().Add(noticeTime)
 	for {

@@ -49,7 +49,8 @@ func (c *Client) DeleteTemplate(ctx context.Context, nameOrID string) error {
 func (c *Client) ImportTemplate(ctx context.Context, name string, archive io.Reader, progress func(carrel.Progress)) (carrel.Template, error) {
 	// Hide all methods but Read: the transport must not close or seek the caller's archive.
 	body := struct{ io.Reader }{archive}
-	done, err := c.job(ctx, "import template", "/templates/import", url.Values{"name": {name}}, body, progress)
+	done, err := c.job(ctx, "import template", "/templates/import", url.Values{"name": {name}}, body,
+		progress)
 	return done.template(), err
 }
 
@@ -59,7 +60,8 @@ func (c *Client) PullTemplate(ctx context.Context, name, image string, progress 
 }
 
 // PullImage implements carrel.Registries. The daemon pulls the image.
-func (c *Client) PullImage(ctx context.Context, name string, opts carrel.PullOptions, progress func(carrel.Progress)) (carrel.Template, error) {
+func (c *Client) PullImage(ctx context.Context, name string, opts carrel.PullOptions,
+	progress func(carrel.Progress)) (carrel.Template, error) {
 	body := struct {
 		Name string `json:"name"`
 		carrel.PullOptions
@@ -69,10 +71,12 @@ func (c *Client) PullImage(ctx context.Context, name string, opts carrel.PullOpt
 }
 
 // PushTemplate implements carrel.Registries. The daemon pushes the template.
-func (c *Client) PushTemplate(ctx context.Context, nameOrID string, opts carrel.PushOptions, progress func(carrel.Progress)) (carrel.Pushed, error) {
+func (c *Client) PushTemplate(ctx context.Context, nameOrID string, opts carrel.PushOptions,
+	progress func(carrel.Progress)) (carrel.Pushed, error) {
 	const op = "push template"
 	if nameOrID == "" {
-		return carrel.Pushed{}, &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "name", Err: errors.New("empty")}
+		return carrel.Pushed{}, &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "name",
+			Err: errors.New("empty")}
 	}
 	done, err := c.job(ctx, op, "/templates/"+url.PathEscape(nameOrID)+"/push", nil, opts, progress)
 	if err != nil || done.Pushed == nil {
@@ -97,7 +101,8 @@ func (l jobLine) template() carrel.Template {
 }
 
 // job starts a long job and reads its lines up to the result, which it returns.
-func (c *Client) job(ctx context.Context, op, path string, q url.Values, body any, progress func(carrel.Progress)) (jobLine, error) {
+func (c *Client) job(ctx context.Context, op, path string, q url.Values, body any,
+	progress func(carrel.Progress)) (jobLine, error) {
 	resp, err := c.send(ctx, op, http.MethodPost, path, q, body)
 	if err != nil {
 		return jobLine{}, err

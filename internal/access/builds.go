@@ -62,7 +62,8 @@ func (s *Service) build(ctx context.Context, op, id string) (context.Context, er
 }
 
 // mayBuild checks what a caller asks of a build.
-func (s *Service) mayBuild(ctx context.Context, op string, spec *carrel.BuildSpec) (context.Context, error) {
+func (s *Service) mayBuild(ctx context.Context, op string,
+	spec *carrel.BuildSpec) (context.Context, error) {
 	c, ctx, err := s.user(ctx, op)
 	if err != nil {
 		return ctx, err
@@ -130,7 +131,8 @@ func (s *Service) GetBuild(ctx context.Context, id string) (carrel.Build, error)
 }
 
 // ListBuilds implements carrel.Builder.
-func (s *Service) ListBuilds(ctx context.Context, opts carrel.BuildListOptions) ([]carrel.Build, error) {
+func (s *Service) ListBuilds(ctx context.Context,
+	opts carrel.BuildListOptions) ([]carrel.Build, error) {
 	c, ctx, err := s.user(ctx, "list builds")
 	if err != nil {
 		return nil, err
@@ -146,7 +148,8 @@ func (s *Service) ListBuilds(ctx context.Context, opts carrel.BuildListOptions) 
 }
 
 // BuildLogs implements carrel.Builder.
-func (s *Service) BuildLogs(ctx context.Context, id string, opts carrel.BuildLogOptions) iter.Seq2[carrel.BuildLog, error] {
+func (s *Service) BuildLogs(ctx context.Context, id string,
+	opts carrel.BuildLogOptions) iter.Seq2[carrel.BuildLog, error] {
 	ctx, err := s.build(ctx, "read build log", id)
 	if err != nil {
 		return failed[carrel.BuildLog](err)
@@ -164,7 +167,8 @@ func (s *Service) CancelBuild(ctx context.Context, id string) (carrel.Build, err
 }
 
 // TagTemplate implements carrel.Builder.
-func (s *Service) TagTemplate(ctx context.Context, target string, tags []string) (carrel.TemplateTag, error) {
+func (s *Service) TagTemplate(ctx context.Context, target string,
+	tags []string) (carrel.TemplateTag, error) {
 	_, ctx, id, err := s.ownTemplate(ctx, "tag template", target)
 	if err != nil {
 		return carrel.TemplateTag{}, err

@@ -6,9 +6,10 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// TemplatePackages implements carrel.Catalog. A caller who may make sandboxes of a template can read
-// all its files there, so he may list its packages.
-func (s *Service) TemplatePackages(ctx context.Context, nameOrID string) (carrel.TemplatePackages, error) {
+// TemplatePackages implements carrel.Catalog. A caller who may make sandboxes of a template can
+// read all its files there, so he may list its packages.
+func (s *Service) TemplatePackages(ctx context.Context,
+	nameOrID string) (carrel.TemplatePackages, error) {
 	_, ctx, t, err := s.template(ctx, "list packages", nameOrID)
 	if err != nil {
 		return carrel.TemplatePackages{}, err
@@ -17,7 +18,8 @@ func (s *Service) TemplatePackages(ctx context.Context, nameOrID string) (carrel
 }
 
 // TemplateChanges implements carrel.Catalog.
-func (s *Service) TemplateChanges(ctx context.Context, from, to string) ([]carrel.FileChange, error) {
+func (s *Service) TemplateChanges(ctx context.Context, from,
+	to string) ([]carrel.FileChange, error) {
 	const op = "compare templates"
 	_, _, a, err := s.template(ctx, op, from)
 	if err != nil {
@@ -40,7 +42,8 @@ func (s *Service) TemplateUses(ctx context.Context) ([]carrel.TemplateUse, error
 }
 
 // CollectTemplates implements carrel.Catalog.
-func (s *Service) CollectTemplates(ctx context.Context, opts carrel.CollectOptions) (carrel.Collected, error) {
+func (s *Service) CollectTemplates(ctx context.Context,
+	opts carrel.CollectOptions) (carrel.Collected, error) {
 	c, ctx, err := s.user(ctx, "collect templates")
 	if err != nil {
 		return carrel.Collected{}, err

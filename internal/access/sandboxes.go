@@ -65,7 +65,8 @@ func (s *Service) notOfBuild(ctx context.Context, op string, id carrel.ID) error
 	if err != nil || sb.Build == "" { // the operation itself says what is wrong
 		return nil
 	}
-	return &carrel.Error{Op: op, Kind: carrel.Conflict, ID: id, Err: fmt.Errorf("steps of build %s run in it", sb.Build),
+	return &carrel.Error{Op: op, Kind: carrel.Conflict, ID: id,
+		Err:  fmt.Errorf("steps of build %s run in it", sb.Build),
 		Hint: "end the build: carrel build cancel " + sb.Build}
 }
 

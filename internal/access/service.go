@@ -22,7 +22,8 @@ type Core interface {
 	TemplateChanges(ctx context.Context, from, to string) ([]carrel.FileChange, error)
 	// TemplateUses and CollectTemplates are those of [carrel.Catalog] for one project; "" is all.
 	TemplateUses(ctx context.Context, project string) ([]carrel.TemplateUse, error)
-	CollectTemplates(ctx context.Context, project string, opts carrel.CollectOptions) (carrel.Collected, error)
+	CollectTemplates(ctx context.Context, project string,
+		opts carrel.CollectOptions) (carrel.Collected, error)
 	// Project returns the project of a sandbox that lives or ended lately. It wakes nothing.
 	Project(id carrel.ID) (project string, known bool)
 	// PastProject is Project, also for a sandbox that ended longer ago, as long as that is known.

@@ -115,7 +115,8 @@ func (s *Service) PullTemplate(ctx context.Context, name, image string, progress
 }
 
 // PullImage implements carrel.Registries.
-func (s *Service) PullImage(ctx context.Context, name string, opts carrel.PullOptions, progress func(carrel.Progress)) (carrel.Template, error) {
+func (s *Service) PullImage(ctx context.Context, name string, opts carrel.PullOptions,
+	progress func(carrel.Progress)) (carrel.Template, error) {
 	_, ctx, err := s.user(ctx, "pull template")
 	if err != nil {
 		return carrel.Template{}, err
@@ -125,7 +126,8 @@ func (s *Service) PullImage(ctx context.Context, name string, opts carrel.PullOp
 
 // PushTemplate implements carrel.Registries. A caller who may make sandboxes from a template or a
 // snapshot may read all its files there, so he may push it too.
-func (s *Service) PushTemplate(ctx context.Context, nameOrID string, opts carrel.PushOptions, progress func(carrel.Progress)) (carrel.Pushed, error) {
+func (s *Service) PushTemplate(ctx context.Context, nameOrID string, opts carrel.PushOptions,
+	progress func(carrel.Progress)) (carrel.Pushed, error) {
 	const op = "push template"
 	c, ctx, err := s.user(ctx, op)
 	if err != nil {

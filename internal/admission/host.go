@@ -102,7 +102,8 @@ func (h *Host) Check(r Request, starting int) error {
 	}
 	if m.InodesTotal > 0 && m.Inodes < keptInodes {
 		return fail("inodes", "remove files on that disk, or make it with more inodes (mkfs.ext4 -N)",
-			fmt.Errorf("the disk of %s has %d inodes left of %d, of which %d are kept free", h.opts.Dir, m.Inodes, m.InodesTotal, keptInodes))
+			fmt.Errorf("the disk of %s has %d inodes left of %d, of which %d are kept free", h.opts.Dir,
+				m.Inodes, m.InodesTotal, keptInodes))
 	}
 	if m.FilesTotal > 0 && m.Files < h.opts.Files+int(next)*startFiles {
 		return fail("files", "raise the daemon's limit on open files (LimitNOFILE= in its unit, or ulimit -Hn)",

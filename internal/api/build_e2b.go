@@ -84,11 +84,13 @@ func (s e2bBuildRoutes) create(w http.ResponseWriter, r *http.Request) error {
 	if in.Name == "" {
 		return invalid("name", "missing")
 	}
-	b, err := builds.NewBuild(r.Context(), carrel.BuildSpec{Name: in.Name, Tags: in.Tags, CPUs: float64(in.CPUCount), MemoryMB: in.MemoryMB, MinFreeDiskMB: in.MinFreeDiskMB})
+	b, err := builds.NewBuild(r.Context(), carrel.BuildSpec{Name: in.Name, Tags: in.Tags,
+		CPUs: float64(in.CPUCount), MemoryMB: in.MemoryMB, MinFreeDiskMB: in.MinFreeDiskMB})
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusAccepted, newTemplateAnswer{TemplateID: b.TemplateID, BuildID: b.ID, Names: []string{b.Name}, Aliases: []string{b.Name}, Tags: b.Tags})
+	writeJSON(w, http.StatusAccepted, newTemplateAnswer{TemplateID: b.TemplateID, BuildID: b.ID,
+		Names: []string{b.Name}, Aliases: []string{b.Name}, Tags: b.Tags})
 	return nil
 }
 
@@ -152,7 +154,8 @@ func (s e2bBuildRoutes) start(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	spec := carrel.BuildSpec{ID: b.ID, FromImage: in.FromImage, FromTemplate: in.FromTemplate, NoCache: in.Force, Instructions: in.Steps,
+	spec := carrel.BuildSpec{ID: b.ID, FromImage: in.FromImage, FromTemplate: in.FromTemplate,
+		NoCache: in.Force, Instructions: in.Steps,
 		Start: in.StartCmd, Ready: in.ReadyCmd}
 	if in.FromImageRegistry != nil {
 		spec.Registries = map[string]carrel.RegistryCredentials{"": *in.FromImageRegistry}
@@ -171,7 +174,8 @@ func (s e2bBuildRoutes) start(w http.ResponseWriter, r *http.Request) error {
 func (s e2bBuildRoutes) build(r *http.Request) (carrel.Build, error) {
 	b, err := s.opts.Service.GetBuild(r.Context(), r.PathValue("build"))
 	if err == nil && b.TemplateID != r.PathValue("id") {
-		err = &carrel.Error{Op: "get build", Kind: carrel.NotFound, Field: "buildID", Err: fmt.Errorf("template %s has no such build", clip(r.PathValue("id")))}
+		err = &carrel.Error{Op: "get build", Kind: carrel.NotFound, Field: "buildID",
+			Err: fmt.Errorf("template %s has no such build", clip(r.PathValue("id")))}
 	}
 	return b, err
 }
@@ -225,9 +229,11 @@ func (s e2bBuildRoutes) status(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out := buildStatusBody{TemplateID: b.TemplateID, BuildID: b.ID, Status: e2bState(b.State), Logs: []string{}, LogEntries: logs}
+	out := buildStatusBody{TemplateID: b.TemplateID, BuildID: b.ID, Status: e2bState(b.State),
+		Logs: []string{}, LogEntries: logs}
 	if b.Reason != nil {
-		out.Reason = &buildReasonBody{Message: b.Reason.Message, Step: b.Reason.Step, LogEntries: []buildLogBody{}}
+		out.Reason = &buildReasonBody{Message: b.Reason.Message, Step: b.Reason.Step,
+			LogEntries: []buildLogBody{}}
 		if b.Reason.Hint != "" {
 			out.Reason.Message += " (" + b.Reason.Hint + ")"
 		}
@@ -268,13 +274,15 @@ func oneOf(q url.Values, name string, values ...string) error {
 }
 
 // lines reads lines of a build's log.
-func (s e2bBuildRoutes) lines(r *http.Request, id string, opts carrel.BuildLogOptions) ([]buildLogBody, error) {
+func (s e2bBuildRoutes) lines(r *http.Request, id string,
+	opts carrel.BuildLogOptions) ([]buildLogBody, error) {
 	out := []buildLogBody{}
 	for l, err := range s.opts.Service.BuildLogs(r.Context(), id, opts) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, buildLogBody{Timestamp: l.Time, Level: l.Level, Message: l.Message, Step: l.Step})
+		out = append(out, buildLogBody{Timestamp: l.Time, Level: l.Level, Message: l.Message,
+			Step: l.Step})
 	}
 	return out, nil
 }
@@ -292,7 +300,8 @@ func (s e2bBuildRoutes) logs(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	opts, err := buildLogOptions(q)
-	for _, bad := range []error{err, oneOf(q, "direction", "forward", "backward"), oneOf(q, "source", "temporary", "persistent")} {
+	for _, bad := range []error{err, oneOf(q, "direction", "forward", "backward"),
+		oneOf(q, "source", "temporary", "persistent")} {
 		if bad != nil {
 			return bad
 		}
@@ -313,7 +322,8 @@ func (s e2bBuildRoutes) logs(w http.ResponseWriter, r *http.Request) error {
 		if cursor > 0 && (back && at >= int64(cursor) || !back && at < int64(cursor)) {
 			continue
 		}
-		all = append(all, buildLogBody{Timestamp: l.Time, Level: l.Level, Message: l.Message, Step: l.Step})
+		all = append(all, buildLogBody{Timestamp: l.Time, Level: l.Level, Message: l.Message,
+			Step: l.Step})
 		if !back && len(all) == limit {
 			break
 		}
@@ -402,7 +412,8 @@ func (s e2bBuildRoutes) update(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if in.Public != nil && *in.Public != t.Public {
-		if t, err = s.opts.Service.UpdateTemplate(r.Context(), id, carrel.TemplateUpdate{Public: in.Public}); err != nil {
+		if t, err = s.opts.Service.UpdateTemplate(r.Context(), id,
+			carrel.TemplateUpdate{Public: in.Public}); err != nil {
 			return err
 		}
 	}

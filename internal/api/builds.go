@@ -54,7 +54,8 @@ func (s buildRoutes) start(w http.ResponseWriter, r *http.Request) error {
 		case err == nil && part.FormName() == "context":
 			spec.Context = part
 		case err == nil:
-			return invalid("body", "%q is no part of a build: the first is options, the second context", clip(part.FormName()))
+			return invalid("body", "%q is no part of a build: the first is options, the second context",
+				clip(part.FormName()))
 		case !errors.Is(err, io.EOF):
 			return invalid("body", "the form broke off: %s", err)
 		}
@@ -179,7 +180,8 @@ func (s buildRoutes) logs(w http.ResponseWriter, r *http.Request) (err error) {
 }
 
 // streamLog writes the lines. A stream that is complete ends with a line that says so.
-func (s buildRoutes) streamLog(ctx context.Context, r *http.Request, id string, opts carrel.BuildLogOptions, out *lines) {
+func (s buildRoutes) streamLog(ctx context.Context, r *http.Request, id string,
+	opts carrel.BuildLogOptions, out *lines) {
 	next := opts.Offset
 	for l, err := range s.opts.Service.BuildLogs(ctx, id, opts) {
 		if err != nil {

@@ -112,7 +112,8 @@ func schemaName(t reflect.Type) string {
 func operations() map[string]openapi.Operation {
 	all := map[string]openapi.Operation{}
 	for _, part := range []map[string]openapi.Operation{
-		e2bOperations, e2bOtherOperations, sandboxOperations, momentOperations, templateOperations, buildOperations, catalogOperations, secretOperations,
+		e2bOperations, e2bOtherOperations, sandboxOperations, momentOperations, templateOperations,
+		buildOperations, catalogOperations, secretOperations,
 		daemonOperations, openOperations,
 	} {
 		for pattern, op := range part {

@@ -99,7 +99,8 @@ func (s *Server) render(r *http.Request, err error) (int, errorBody) {
 		return p.status, p.body
 	}
 	if field, _ := shortage.Now(err); carrel.KindOf(err) == carrel.Internal && field != "" {
-		s.opts.Log.Error("the machine lacks something", "method", r.Method, "path", r.URL.Path, "err", err)
+		s.opts.Log.Error("the machine lacks something", "method", r.Method, "path", r.URL.Path, "err",
+			err)
 		err = shortage.Explain("", "", err)
 	}
 	kind := carrel.KindOf(err)

@@ -74,7 +74,8 @@ func orNull(s string) *string {
 
 func toSandbox(sb carrel.Sandbox) sandboxBody {
 	return sandboxBody{
-		SandboxID: string(sb.ID), TemplateID: cmp.Or(sb.TemplateOf, sb.Template), Alias: sb.Alias, ClientID: clientID,
+		SandboxID: string(sb.ID), TemplateID: cmp.Or(sb.TemplateOf, sb.Template), Alias: sb.Alias,
+		ClientID:    clientID,
 		EnvdVersion: sb.EnvdVersion, EnvdAccessToken: sb.AccessToken,
 		TrafficAccessToken: orNull(sb.TrafficToken), Domain: orNull(sb.Domain),
 	}
@@ -82,7 +83,8 @@ func toSandbox(sb carrel.Sandbox) sandboxBody {
 
 func toListed(sb carrel.Sandbox) listedBody {
 	b := listedBody{
-		SandboxID: string(sb.ID), TemplateID: cmp.Or(sb.TemplateOf, sb.Template), Alias: sb.Alias, ClientID: clientID,
+		SandboxID: string(sb.ID), TemplateID: cmp.Or(sb.TemplateOf, sb.Template), Alias: sb.Alias,
+		ClientID:  clientID,
 		StartedAt: sb.Started.UTC(), EndAt: sb.Ends.UTC(), State: "running",
 		CPUCount: cpuCount(sb.Limits.CPUs), MemoryMB: sb.Limits.MemoryMB, DiskSizeMB: sb.Limits.DiskMB,
 		EnvdVersion: sb.EnvdVersion, Metadata: sb.Metadata, VolumeMounts: []struct{}{},

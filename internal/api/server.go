@@ -92,7 +92,8 @@ func New(opts Options) *Server {
 	if opts.MaxTimeout == 0 {
 		opts.MaxTimeout = 720 * time.Hour
 	}
-	s := &Server{opts: opts, mux: http.NewServeMux(), first: http.NewServeMux(), uploadKey: newUploadKey()}
+	s := &Server{opts: opts, mux: http.NewServeMux(), first: http.NewServeMux(),
+		uploadKey: newUploadKey()}
 	s.describe = s.document()
 	s.routes()
 	return s

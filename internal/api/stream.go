@@ -198,7 +198,8 @@ func (s *Server) pushTemplate(w http.ResponseWriter, r *http.Request) error {
 
 // job runs a long piece of work and streams its progress, then its result. An error before the
 // first progress is an ordinary error answer.
-func (s *Server) job(w http.ResponseWriter, r *http.Request, work func(context.Context, func(carrel.Progress)) (jobLine, error)) error {
+func (s *Server) job(w http.ResponseWriter, r *http.Request,
+	work func(context.Context, func(carrel.Progress)) (jobLine, error)) error {
 	ctx, cancel := s.stopping(r.Context())
 	defer cancel()
 	var (

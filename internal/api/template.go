@@ -68,9 +68,11 @@ type teamBody struct {
 
 func (s templateRoutes) toTemplate(t carrel.Template) templateBody {
 	return templateBody{
-		TemplateID: t.LastingID(), BuildID: cmp.Or(t.Build, buildID(t)), BuildStatus: "ready", BuildCount: 1,
-		Names: []string{t.Name}, Aliases: []string{t.Name}, Public: t.Public,
-		CPUCount: cpuCount(cmp.Or(t.Limits.CPUs, s.opts.Limits.CPUs)), MemoryMB: cmp.Or(t.Limits.MemoryMB, s.opts.Limits.MemoryMB),
+		TemplateID: t.LastingID(), BuildID: cmp.Or(t.Build, buildID(t)), BuildStatus: "ready",
+		BuildCount: 1,
+		Names:      []string{t.Name}, Aliases: []string{t.Name}, Public: t.Public,
+		CPUCount:    cpuCount(cmp.Or(t.Limits.CPUs, s.opts.Limits.CPUs)),
+		MemoryMB:    cmp.Or(t.Limits.MemoryMB, s.opts.Limits.MemoryMB),
 		DiskSizeMB:  cmp.Or(t.Limits.DiskMB, s.opts.Limits.DiskMB),
 		EnvdVersion: carrel.EnvdVersion, CreatedAt: t.Created.UTC(), UpdatedAt: t.Created.UTC(),
 	}
@@ -121,7 +123,8 @@ func (s templateRoutes) template(w http.ResponseWriter, r *http.Request) error {
 	b := s.toTemplate(t)
 	one := buildBody{
 		BuildID: b.BuildID, Status: b.BuildStatus, CPUCount: b.CPUCount, MemoryMB: b.MemoryMB, DiskSizeMB: b.DiskSizeMB,
-		EnvdVersion: b.EnvdVersion, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt, FinishedAt: &b.UpdatedAt,
+		EnvdVersion: b.EnvdVersion, CreatedAt: b.CreatedAt, UpdatedAt: b.UpdatedAt,
+		FinishedAt: &b.UpdatedAt,
 	}
 	out := templateDetail{b, []buildBody{}}
 	if t.Of != "" {
@@ -131,7 +134,8 @@ func (s templateRoutes) template(w http.ResponseWriter, r *http.Request) error {
 		}
 		for _, build := range all {
 			next := one
-			next.BuildID, next.Status, next.CreatedAt, next.UpdatedAt, next.FinishedAt = build.ID, e2bState(build.State), build.Created, build.Created, nil
+			next.BuildID, next.Status, next.CreatedAt, next.UpdatedAt, next.FinishedAt = build.ID,
+				e2bState(build.State), build.Created, build.Created, nil
 			if build.State.Final() {
 				next.UpdatedAt, next.FinishedAt = build.Ended, &build.Ended
 			}

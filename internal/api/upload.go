@@ -53,7 +53,10 @@ func (k *uploadKey) path(project, hash string, now time.Time) string {
 
 // read checks a path and returns its permission.
 func (k *uploadKey) read(path string, now time.Time) (permission, error) {
-	bad := func(why string) (permission, error) { return permission{}, tell(carrel.Forbidden, "this URL %s", why) }
+	bad := func(why string) (permission, error) {
+		return permission{},
+			tell(carrel.Forbidden, "this URL %s", why)
+	}
 	text, signature, ok := strings.Cut(strings.TrimPrefix(path, UploadPath), ".")
 	got, err := base64.RawURLEncoding.DecodeString(signature)
 	if !ok || err != nil || !hmac.Equal(got, k.sign(text)) {
@@ -82,7 +85,8 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ctx := carrel.WithCaller(r.Context(), carrel.Caller{Key: "upload", Project: p.Project, Role: carrel.RoleMember})
+	ctx := carrel.WithCaller(r.Context(), carrel.Caller{Key: "upload", Project: p.Project,
+		Role: carrel.RoleMember})
 	body := &patientReader{r: r.Body, rc: http.NewResponseController(w)}
 	if err := s.opts.Builds.PutUpload(ctx, p.Hash, body); err != nil {
 		return err

@@ -210,7 +210,8 @@ func (a *Assembly) openStores(ctx context.Context) (err error) {
 		return err
 	}
 	a.closing(a.state.Close)
-	a.images, err = store.Open(ctx, store.Options{Dir: filepath.Join(a.cfg.DataDir, "templates"), CacheDir: a.cfg.CacheDir,
+	a.images, err = store.Open(ctx, store.Options{Dir: filepath.Join(a.cfg.DataDir, "templates"),
+		CacheDir:   a.cfg.CacheDir,
 		Registries: a.registries(), LayerCache: cmp.Or(a.cfg.Registries.LayerCache, -1), Logger: a.log,
 		BuiltIns: a.builtIns(), NoFirstUse: a.cfg.NoFirstUse})
 	if err != nil {
@@ -260,8 +261,10 @@ func (a *Assembly) openSnapshots(ctx context.Context, dir string) (err error) {
 func (a *Assembly) openService(ctx context.Context) (err error) {
 	c := a.cfg
 	a.Service, err = service.New(ctx, service.Options{
-		Store: a.state, Images: a.images, Packages: catalog.Packages, Snapshots: a.Snapshots, Drivers: a.drivers, Networks: a.networks(),
-		Authority: a.authorityPEM(), Vault: a.Vault, Issuer: a.opts.Issuer, GuestImage: a.guest, CheckGuest: a.guestCheck.quick, Dir: filepath.Join(a.dir, "sandboxes"),
+		Store: a.state, Images: a.images, Packages: catalog.Packages, Snapshots: a.Snapshots,
+		Drivers: a.drivers, Networks: a.networks(),
+		Authority: a.authorityPEM(), Vault: a.Vault, Issuer: a.opts.Issuer, GuestImage: a.guest,
+		CheckGuest: a.guestCheck.quick, Dir: filepath.Join(a.dir, "sandboxes"),
 		Domain: c.Domain, DefaultTier: a.Tier, DefaultTemplate: c.DefaultTemplate,
 		Limits: c.Limits, MaxLimits: c.MaxLimits, DefaultTimeout: c.DefaultTimeout, MaxTimeout: c.MaxTimeout,
 		Traces:       a.opts.Traces,
@@ -277,7 +280,8 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 	if err := a.openBuilds(ctx); err != nil {
 		return err
 	}
-	access := access.New(access.Options{Core: a.Service, Builds: a.builds, Secrets: a.Vault.For, Audits: a.audits(), Traces: a.traces(), SSHKeys: a.opts.SSHKeys, Nobody: a.opts.Nobody,
+	access := access.New(access.Options{Core: a.Service, Builds: a.builds, Secrets: a.Vault.For,
+		Audits: a.audits(), Traces: a.traces(), SSHKeys: a.opts.SSHKeys, Nobody: a.opts.Nobody,
 		HostServices: a.opts.HostServices})
 	a.Access = access
 	a.late.Open(a.Service)

@@ -14,7 +14,8 @@ import (
 // openBuilds opens the engine of builds. It is closed before the service, which it calls.
 func (a *Assembly) openBuilds(ctx context.Context) (err error) {
 	a.builds, err = build.Open(ctx, build.Options{
-		Dir: filepath.Join(a.dir, "builds"), Sandboxes: a.Service, Images: a.images, Tiers: a.buildTiers, Planner: planDockerfile,
+		Dir: filepath.Join(a.dir, "builds"), Sandboxes: a.Service, Images: a.images, Tiers: a.buildTiers,
+		Planner: planDockerfile,
 		Network: a.opts.BuildNetwork, Log: a.log,
 	})
 	if err != nil {
@@ -29,7 +30,8 @@ func (a *Assembly) openBuilds(ctx context.Context) (err error) {
 func (a *Assembly) buildTiers(ctx context.Context) (tiers []carrel.Tier) {
 	for _, t := range append([]carrel.Tier{a.Tier}, strongest...) {
 		d, err := a.drivers.Get(t)
-		if t == carrel.Sim || slices.Contains(tiers, t) || err != nil || !d.Info().Capabilities.RealProcesses {
+		if t == carrel.Sim || slices.Contains(tiers, t) || err != nil ||
+			!d.Info().Capabilities.RealProcesses {
 			continue
 		}
 		if d.Probe(ctx) == nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/image/debian"
 )
 
-// makerLabel marks a sandbox in which a built-in template is made. Its value is the template's name.
+// makerLabel marks a sandbox in which a built-in template is made. Its value is the template's
+// name.
 const makerLabel = "carrel.makes-template"
 
 // maxMaking bounds the work inside such a sandbox.
@@ -45,7 +46,8 @@ func (a *Assembly) builtIns() []image.BuiltIn {
 	}
 	a.workshop = &workshop{a: a}
 	return debian.NewMaker(debian.Options{
-		Set: set, Fetcher: debian.NewFetcher(mirror, debian.CacheDir(a.cacheDir())), Sandbox: a.workshop.use, Log: a.log,
+		Set: set, Fetcher: debian.NewFetcher(mirror, debian.CacheDir(a.cacheDir())),
+		Sandbox: a.workshop.use, Log: a.log,
 	}).BuiltIns()
 }
 
@@ -68,13 +70,16 @@ func (a *Assembly) debianMirror() (debian.Mirror, error) {
 // asMaker is the context of the service's own work. Its sandboxes belong to a project whose name no
 // key can have, so that no project sees them.
 func asMaker(ctx context.Context) context.Context {
-	return carrel.WithCaller(ctx, carrel.Caller{Key: "built-in templates", Project: ":built-in", Role: carrel.RoleAdmin})
+	return carrel.WithCaller(ctx, carrel.Caller{Key: "built-in templates", Project: ":built-in",
+		Role: carrel.RoleAdmin})
 }
 
 // use implements debian.Sandbox.
-func (w *workshop) use(ctx context.Context, first image.Image, use func(in debian.Inside, skip ...string) error) error {
+func (w *workshop) use(ctx context.Context, first image.Image,
+	use func(in debian.Inside, skip ...string) error) error {
 	if !w.ready.Load() {
-		return &carrel.Error{Op: "make template", Kind: carrel.Unavailable, Err: errors.New("the service is not open yet")}
+		return &carrel.Error{Op: "make template", Kind: carrel.Unavailable,
+			Err: errors.New("the service is not open yet")}
 	}
 	tier, err := w.tier(ctx)
 	if err != nil {
@@ -117,7 +122,8 @@ func (w *workshop) tier(ctx context.Context) (carrel.Tier, error) {
 		}
 	}
 	return "", &carrel.Error{Op: "make template", Kind: carrel.Unsupported,
-		Err:  errors.New("packages of Debian are configured in a sandbox with real processes, and none works on this machine"),
+		Err: errors.New(
+			"packages of Debian are configured in a sandbox with real processes, and none works on this machine"),
 		Hint: "'carrel doctor' says what is missing"}
 }
 
@@ -129,7 +135,8 @@ func (a *Assembly) clearWorkshop(ctx context.Context) error {
 	}
 	ctx = asMaker(ctx)
 	for name := range slices.Values(a.images.BuiltInNames()) {
-		page, err := a.Service.List(ctx, carrel.ListOptions{Metadata: map[string]string{makerLabel: name}})
+		page, err := a.Service.List(ctx,
+			carrel.ListOptions{Metadata: map[string]string{makerLabel: name}})
 		if err != nil {
 			return err
 		}

@@ -177,8 +177,8 @@ func (a *Assembly) openHolders(ctx context.Context) (*keeper.Holders, error) {
 	return keeper.Join(ctx, a.log, all...), nil
 }
 
-// supervisorStores is the variable with the size of the supervisor's store. Older supervisors have a
-// store and do not set it.
+// supervisorStores is the variable with the size of the supervisor's store. Older supervisors have
+// a store and do not set it.
 const supervisorStores = "FDSTORE"
 
 func (a *Assembly) openKeeper(ctx context.Context, socket string) (*keeper.Client, error) {

@@ -27,7 +27,8 @@ func (g *guestCheck) quick() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now, err := os.Stat(g.path)
-	if err == nil && g.good != nil && os.SameFile(now, g.good) && now.Size() == g.good.Size() && now.ModTime().Equal(g.good.ModTime()) {
+	if err == nil && g.good != nil && os.SameFile(now, g.good) && now.Size() == g.good.Size() &&
+		now.ModTime().Equal(g.good.ModTime()) {
 		return nil
 	}
 	return g.extract()

@@ -21,12 +21,14 @@ func (a *Assembly) identify() (err error) {
 	h := a.home
 	switch {
 	case h.Claimed:
-		a.log.Warn("this data directory is a copy, and owns everything in it from now on", "original", h.Original(), "identity", h.ID)
+		a.log.Warn("this data directory is a copy, and owns everything in it from now on", "original",
+			h.Original(), "identity", h.ID)
 	case h.Copy():
 		problem, hint := h.State()
 		a.log.Warn("this data directory is not the original: "+problem, "identity", h.ID, "hint", hint)
 	case a.cfg.AdoptCopy:
-		a.log.Warn("--adopt-copy has no effect: this data directory is no copy", "hint", "leave it out: a later copy of this machine would adopt itself")
+		a.log.Warn("--adopt-copy has no effect: this data directory is no copy", "hint",
+			"leave it out: a later copy of this machine would adopt itself")
 	}
 	return nil
 }
@@ -68,9 +70,11 @@ func (a *Assembly) takeOver(ctx context.Context) error {
 		}
 		h.Rename(renamed)
 		if t.Disown {
-			a.lost = "it belongs to " + h.Original() + ", of which this one is a copy, and has no snapshot here"
+			a.lost = "it belongs to " + h.Original() +
+				", of which this one is a copy, and has no snapshot here"
 		}
-		a.log.Warn("the records of the copy are its own now", "original", h.Original(), "renamed", len(renamed))
+		a.log.Warn("the records of the copy are its own now", "original", h.Original(), "renamed",
+			len(renamed))
 	}
 	err := h.Commit()
 	if err != nil && h.Verdict == datadir.Same && !h.Claimed {

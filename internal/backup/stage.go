@@ -160,7 +160,8 @@ func (s *stage) passes(dataDir, rel string, d fs.DirEntry) bool {
 		return false
 	case dir == "": // at the top
 		switch base {
-		case "run", "cache", "lock", "daemon.json", datadir.File, stateFile, stateFile + "-wal", stateFile + "-shm", sqlite.Ledger:
+		case "run", "cache", "lock", "daemon.json", datadir.File, stateFile, stateFile + "-wal",
+			stateFile + "-shm", sqlite.Ledger:
 			return true
 		}
 		return strings.HasPrefix(base, stagePrefix) || strings.HasSuffix(base, ".lock")

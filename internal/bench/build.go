@@ -40,22 +40,29 @@ func manySteps(base, last string) string {
 
 // buildJobs are the measured builds.
 var buildJobs = []buildJob{
-	{"nothing", "nothing changed", func(base string, _ int) string { return manySteps(base, "true") }, nil},
-	{"last", "the last RUN changed", func(base string, n int) string { return manySteps(base, fmt.Sprintf("echo %d > /last", n)) }, nil},
-	{"copy", "a copied file changed: every step runs", func(base string, _ int) string { return manySteps(base, "echo copy > /last") },
+	{"nothing", "nothing changed", func(base string, _ int) string { return manySteps(base, "true") },
+		nil},
+	{"last", "the last RUN changed", func(base string,
+		n int) string {
+		return manySteps(base, fmt.Sprintf("echo %d > /last", n))
+	}, nil},
+	{"copy", "a copied file changed: every step runs",
+		func(base string, _ int) string { return manySteps(base, "echo copy > /last") },
 		func(dir string, n int) error {
 			return os.WriteFile(filepath.Join(dir, "changed"), fmt.Append(nil, n), 0o600)
 		}},
 	{"stages", "two stages that do not need each other, of 1 s each", func(base string, n int) string {
 		stage := func(name string) string {
-			return fmt.Sprintf("FROM %s AS %s\nRUN end=$(($(date +%%s%%N) + 1000000000)); while [ $(date +%%s%%N) -lt $end ]; do :; done; echo %d > /%s\n", base, name, n, name)
+			return fmt.Sprintf(
+				"FROM %s AS %s\nRUN end=$(($(date +%%s%%N) + 1000000000)); while [ $(date +%%s%%N) -lt $end ]; do :; done; echo %d > /%s\n", base, name, n, name)
 		}
-		return stage("one") + stage("two") + "FROM " + base + "\nCOPY --from=one /one /one\nCOPY --from=two /two /two\n"
+		return stage("one") + stage("two") + "FROM " + base +
+			"\nCOPY --from=one /one /one\nCOPY --from=two /two /two\n"
 	}, nil},
 }
 
-// benchBuild measures builds of templates beside buildah's of the same Dockerfiles, and an import of
-// 1 GB in 100,000 files.
+// benchBuild measures builds of templates beside buildah's of the same Dockerfiles, and an import
+// of 1 GB in 100,000 files.
 func benchBuild(ctx context.Context, s *session) ([]row, error) {
 	d, err := s.coldDaemon(ctx)
 	if err != nil {
@@ -89,7 +96,8 @@ func benchBuild(ctx context.Context, s *session) ([]row, error) {
 			return rows, fmt.Errorf("%s: %w", job.name, err)
 		}
 		for _, r := range list {
-			rows = append(rows, summarise(r.name+": build, "+job.name, "ms", r.times).key("build."+job.key+"."+r.name))
+			rows = append(rows, summarise(r.name+": build, "+job.name, "ms",
+				r.times).key("build."+job.key+"."+r.name))
 		}
 	}
 	more, err := benchImport(ctx, d)
@@ -103,7 +111,8 @@ func buildRunners(d *daemon, peer *buildah, job buildJob, dir string) ([]*runner
 		return nil, err
 	}
 	for i := range 50 {
-		if err := os.WriteFile(filepath.Join(files, fmt.Sprint("file", i)), bytes.Repeat([]byte{byte(i)}, 10_000), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(files, fmt.Sprint("file", i)),
+			bytes.Repeat([]byte{byte(i)}, 10_000), 0o600); err != nil {
 			return nil, err
 		}
 	}
@@ -121,9 +130,11 @@ func buildRunners(d *daemon, peer *buildah, job buildJob, dir string) ([]*runner
 			return time.Since(start), err
 		}}
 	}
-	list := []*runner{side("carrel", "template://"+buildBase, func(ctx context.Context, text string) error { return d.build(ctx, text, files) })}
+	list := []*runner{side("carrel", "template://"+buildBase,
+		func(ctx context.Context, text string) error { return d.build(ctx, text, files) })}
 	if peer != nil {
-		list = append(list, side("buildah", "localhost/"+buildBase, func(ctx context.Context, text string) error { return peer.build(ctx, text, files) }))
+		list = append(list, side("buildah", "localhost/"+buildBase,
+			func(ctx context.Context, text string) error { return peer.build(ctx, text, files) }))
 	}
 	return list, nil
 }
@@ -137,7 +148,8 @@ func (d *daemon) build(ctx context.Context, dockerfile, dir string) error {
 	r, w := io.Pipe()
 	defer r.Close()
 	go func() { w.CloseWithError(files.WriteTar(ctx, w, nil)) }()
-	b, err := d.svc.StartBuild(ctx, carrel.BuildSpec{Name: "benchbuilt", Dockerfile: dockerfile, Context: r})
+	b, err := d.svc.StartBuild(ctx, carrel.BuildSpec{Name: "benchbuilt", Dockerfile: dockerfile,
+		Context: r})
 	if err != nil {
 		return err
 	}
@@ -158,7 +170,8 @@ func (d *daemon) build(ctx context.Context, dockerfile, dir string) error {
 // buildah runs buildah, with a store of its own.
 type buildah struct{ dir, driver string }
 
-// newBuildah makes the base image. It tries the driver overlay first, which needs more of a machine.
+// newBuildah makes the base image. It tries the driver overlay first, which needs more of a
+// machine.
 func newBuildah(ctx context.Context, dir string, root []byte) (*buildah, error) {
 	if _, err := exec.LookPath("buildah"); err != nil {
 		return nil, err
@@ -181,12 +194,15 @@ func newBuildah(ctx context.Context, dir string, root []byte) (*buildah, error) 
 }
 
 func (b *buildah) command(ctx context.Context, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, "buildah", append([]string{"--root", b.dir + "/root", "--runroot", b.dir + "/run", "--storage-driver", b.driver}, args...)...)
+	return exec.CommandContext(ctx, "buildah", append(
+		[]string{"--root", b.dir + "/root", "--runroot", b.dir + "/run", "--storage-driver", b.driver},
+		args...)...)
 }
 
 // build builds an image, with buildah's cache of layers.
 func (b *buildah) build(ctx context.Context, dockerfile, dir string, more ...string) error {
-	args := append([]string{"bud", "--isolation", "chroot", "--layers", "--jobs", "2", "-q", "-f", "-"}, more...)
+	args := append([]string{"bud", "--isolation", "chroot", "--layers", "--jobs", "2", "-q", "-f",
+		"-"}, more...)
 	cmd := b.command(ctx, append(args, dir)...)
 	cmd.Stdin = strings.NewReader(dockerfile)
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -195,7 +211,8 @@ func (b *buildah) build(ctx context.Context, dockerfile, dir string, more ...str
 	return nil
 }
 
-// remove removes all images and layers: their directories may have modes that no plain removal gets past.
+// remove removes all images and layers: their directories may have modes that no plain removal gets
+// past.
 func (b *buildah) remove(ctx context.Context) {
 	_ = b.command(ctx, "rm", "-a").Run()
 	_ = b.command(ctx, "rmi", "-a", "-f").Run()
@@ -241,11 +258,13 @@ func smallRoot(ctx context.Context) ([]byte, error) {
 		name = strings.TrimPrefix(name, "/")
 		for dir := filepath.Dir(name); dir != "." && !made[dir]; dir = filepath.Dir(dir) {
 			made[dir] = true
-			if err := w.WriteHeader(&tar.Header{Name: dir + "/", Typeflag: tar.TypeDir, Mode: 0o755}); err != nil {
+			if err := w.WriteHeader(&tar.Header{Name: dir + "/", Typeflag: tar.TypeDir,
+				Mode: 0o755}); err != nil {
 				return nil, err
 			}
 		}
-		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(content)), Typeflag: tar.TypeReg}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(content)),
+			Typeflag: tar.TypeReg}); err != nil {
 			return nil, err
 		}
 		if _, err := w.Write(content); err != nil {
@@ -253,7 +272,8 @@ func smallRoot(ctx context.Context) ([]byte, error) {
 		}
 	}
 	for _, dir := range []string{"tmp", "root", "etc"} {
-		if err := w.WriteHeader(&tar.Header{Name: dir + "/", Typeflag: tar.TypeDir, Mode: 0o755}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Name: dir + "/", Typeflag: tar.TypeDir,
+			Mode: 0o755}); err != nil {
 			return nil, err
 		}
 	}
@@ -282,7 +302,8 @@ func benchImport(ctx context.Context, d *daemon) ([]row, error) {
 	most := peakMemory(d.cmd.Process.Pid)
 	rows := []row{
 		single("import of 1 GB in 100,000 files", "s", took.Seconds()).key("build.import"),
-		single("import of 1 GB in 100,000 files: the daemon's most memory", "MiB", most).key("build.import.memory"),
+		single("import of 1 GB in 100,000 files: the daemon's most memory", "MiB",
+			most).key("build.import.memory"),
 	}
 	return rows, d.svc.DeleteTemplate(ctx, t.ID)
 }
@@ -300,11 +321,13 @@ func manyFiles(out io.Writer) error {
 			}
 		}
 		if i%1000 == 0 {
-			if err := w.WriteHeader(&tar.Header{Name: fmt.Sprintf("data/%d/", i/1000), Typeflag: tar.TypeDir, Mode: 0o755}); err != nil {
+			if err := w.WriteHeader(&tar.Header{Name: fmt.Sprintf("data/%d/", i/1000), Typeflag: tar.TypeDir,
+				Mode: 0o755}); err != nil {
 				return err
 			}
 		}
-		if err := w.WriteHeader(&tar.Header{Name: fmt.Sprintf("data/%d/%d", i/1000, i), Typeflag: tar.TypeReg, Mode: 0o644, Size: importFileSize}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Name: fmt.Sprintf("data/%d/%d", i/1000, i),
+			Typeflag: tar.TypeReg, Mode: 0o644, Size: importFileSize}); err != nil {
 			return err
 		}
 		if _, err := w.Write(content); err != nil {

@@ -23,11 +23,12 @@ import (
 
 // badArchive is an error about an archive that a caller sent.
 func badArchive(format string, args ...any) error {
-	return &carrel.Error{Op: opBuild, Kind: carrel.Invalid, Field: "context", Err: fmt.Errorf(format, args...)}
+	return &carrel.Error{Op: opBuild, Kind: carrel.Invalid, Field: "context",
+		Err: fmt.Errorf(format, args...)}
 }
 
-// normalize copies an archive as a plain tar stream. It refuses names that leave the archive's root,
-// and everything beyond the bounds. It leaves out devices.
+// normalize copies an archive as a plain tar stream. It refuses names that leave the archive's
+// root, and everything beyond the bounds. It leaves out devices.
 func normalize(ctx context.Context, w io.Writer, r io.Reader) error {
 	plain, done, err := decompress(bufio.NewReaderSize(ctxReader{ctx, r}, 256<<10))
 	if err != nil {
@@ -47,10 +48,12 @@ func normalize(ctx context.Context, w io.Writer, r io.Reader) error {
 			return streamError(ctx, err)
 		}
 		if entries >= maxCtxEntries {
-			return &carrel.Error{Op: opBuild, Kind: carrel.Exhausted, Field: "context", Err: fmt.Errorf("the archive has more than %d entries", maxCtxEntries)}
+			return &carrel.Error{Op: opBuild, Kind: carrel.Exhausted, Field: "context",
+				Err: fmt.Errorf("the archive has more than %d entries", maxCtxEntries)}
 		}
 		if h.Size > 0 && (h.Size > maxContext || total+h.Size > maxContext) {
-			return &carrel.Error{Op: opBuild, Kind: carrel.Exhausted, Field: "context", Err: fmt.Errorf("the archive has more than %d GiB", maxContext>>30)}
+			return &carrel.Error{Op: opBuild, Kind: carrel.Exhausted, Field: "context",
+				Err: fmt.Errorf("the archive has more than %d GiB", maxContext>>30)}
 		}
 		total += max(h.Size, 0)
 		keep, err := cleanHeader(h)
@@ -70,7 +73,8 @@ func normalize(ctx context.Context, w io.Writer, r io.Reader) error {
 			return streamError(ctx, err)
 		}
 	}
-	if _, err := io.Copy(io.Discard, plain); err != nil && !errors.Is(err, gzip.ErrHeader) { // the checksums after the last entry
+	// the checksums after the last entry
+	if _, err := io.Copy(io.Discard, plain); err != nil && !errors.Is(err, gzip.ErrHeader) {
 		return streamError(ctx, err)
 	}
 	if err := errors.Join(tw.Close(), out.Flush()); err != nil {
@@ -81,7 +85,8 @@ func normalize(ctx context.Context, w io.Writer, r io.Reader) error {
 
 // writeError is an error of this machine's disk.
 func writeError(err error) error {
-	return &carrel.Error{Op: opBuild, Kind: carrel.Exhausted, Field: "disk", Err: err, Hint: "free some disk space under the data directory"}
+	return &carrel.Error{Op: opBuild, Kind: carrel.Exhausted, Field: "disk", Err: err,
+		Hint: "free some disk space under the data directory"}
 }
 
 // streamError is an error of reading an archive.
@@ -107,7 +112,8 @@ func cleanHeader(h *tar.Header) (*tar.Header, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &tar.Header{Name: name, Mode: h.Mode & 0o7777, Uid: h.Uid, Gid: h.Gid, ModTime: h.ModTime, Format: tar.FormatPAX}
+	out := &tar.Header{Name: name, Mode: h.Mode & 0o7777, Uid: h.Uid, Gid: h.Gid, ModTime: h.ModTime,
+		Format: tar.FormatPAX}
 	switch h.Typeflag {
 	case tar.TypeReg, '\x00', tar.TypeGNUSparse:
 		if h.Size < 0 {
@@ -259,7 +265,8 @@ func (t *archiveTree) add(h *tar.Header, at int64) error {
 		}
 		dir = kid
 	}
-	n := &archiveNode{at: at, info: image.File{Mode: h.FileInfo().Mode(), UID: uint32(h.Uid), GID: uint32(h.Gid), Size: h.Size, Modified: h.ModTime}}
+	n := &archiveNode{at: at, info: image.File{Mode: h.FileInfo().Mode(), UID: uint32(h.Uid),
+		GID: uint32(h.Gid), Size: h.Size, Modified: h.ModTime}}
 	switch h.Typeflag {
 	case tar.TypeSymlink:
 		n.info.Target = h.Linkname

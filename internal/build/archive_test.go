@@ -42,7 +42,8 @@ func tarOf(t testing.TB, headers ...tar.Header) []byte {
 
 // TestNormalize reads an archive in each compression.
 func TestNormalize(t *testing.T) {
-	plain := tarOf(t, tar.Header{Name: "dir/file"}, tar.Header{Name: "hard", Typeflag: tar.TypeLink, Linkname: "dir/file"},
+	plain := tarOf(t, tar.Header{Name: "dir/file"},
+		tar.Header{Name: "hard", Typeflag: tar.TypeLink, Linkname: "dir/file"},
 		tar.Header{Name: "dev", Typeflag: tar.TypeChar, Devmajor: 1}, tar.Header{Name: "with\nnewline"})
 	var gz, zs bytes.Buffer
 	zw := gzip.NewWriter(&gz)
@@ -96,20 +97,24 @@ func TestNormalize(t *testing.T) {
 func TestNormalizeRefuses(t *testing.T) {
 	for _, h := range []tar.Header{
 		{Name: "../x"}, {Name: "/x"}, {Name: "a/../../x"}, {Name: strings.Repeat("x", 300)},
-		{Name: "l", Typeflag: tar.TypeLink, Linkname: "../x"}, {Name: "s", Typeflag: tar.TypeSymlink, Linkname: strings.Repeat("x/", 3000)},
+		{Name: "l", Typeflag: tar.TypeLink, Linkname: "../x"},
+		{Name: "s", Typeflag: tar.TypeSymlink, Linkname: strings.Repeat("x/", 3000)},
 	} {
-		if err := normalize(t.Context(), io.Discard, bytes.NewReader(tarOf(t, h))); carrel.KindOf(err) != carrel.Invalid {
+		if err := normalize(t.Context(), io.Discard,
+			bytes.NewReader(tarOf(t, h))); carrel.KindOf(err) != carrel.Invalid {
 			t.Errorf("%q → %q: %v", h.Name, h.Linkname, err)
 		}
 	}
-	if err := normalize(t.Context(), io.Discard, strings.NewReader("PK\x03\x04")); carrel.KindOf(err) != carrel.Invalid {
+	if err := normalize(t.Context(), io.Discard,
+		strings.NewReader("PK\x03\x04")); carrel.KindOf(err) != carrel.Invalid {
 		t.Errorf("a zip archive: %v", err)
 	}
 	// A small stream that becomes a large one.
 	var bomb bytes.Buffer
 	zw := gzip.NewWriter(&bomb)
 	tw := tar.NewWriter(zw)
-	if err := tw.WriteHeader(&tar.Header{Name: "big", Typeflag: tar.TypeReg, Size: maxContext + 1}); err != nil {
+	if err := tw.WriteHeader(&tar.Header{Name: "big", Typeflag: tar.TypeReg,
+		Size: maxContext + 1}); err != nil {
 		t.Fatal(err)
 	}
 	if err := zw.Flush(); err != nil {
@@ -122,7 +127,8 @@ func TestNormalizeRefuses(t *testing.T) {
 
 // FuzzNormalize gives any bytes. What is accepted must be readable again.
 func FuzzNormalize(f *testing.F) {
-	f.Add(tarOf(f, tar.Header{Name: "a/b"}, tar.Header{Name: "a/b/c"}, tar.Header{Name: "l", Typeflag: tar.TypeSymlink, Linkname: "a"}))
+	f.Add(tarOf(f, tar.Header{Name: "a/b"}, tar.Header{Name: "a/b/c"},
+		tar.Header{Name: "l", Typeflag: tar.TypeSymlink, Linkname: "a"}))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		file := filepath.Join(t.TempDir(), "a.tar")
 		if keepContext(t.Context(), file, bytes.NewReader(raw)) != nil {
@@ -130,7 +136,8 @@ func FuzzNormalize(f *testing.F) {
 		}
 		tree, err := openArchive(file)
 		if err != nil {
-			if carrel.KindOf(err) != carrel.Invalid { // a file where a directory must be, or a link to nothing
+			// a file where a directory must be, or a link to nothing
+			if carrel.KindOf(err) != carrel.Invalid {
 				t.Fatal(err)
 			}
 			return

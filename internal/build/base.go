@@ -49,7 +49,8 @@ func (r *run) base(ctx context.Context, from plan.Source) (*base, error) {
 }
 
 // findBase finds or pulls a base. key names its content.
-func (r *run) findBase(ctx context.Context, from plan.Source) (img image.Image, key string, err error) {
+func (r *run) findBase(ctx context.Context,
+	from plan.Source) (img image.Image, key string, err error) {
 	if plain, _, _ := strings.Cut(from.Image, ":"); plain == sdkBase {
 		from = plan.Source{Template: image.Base}
 	}
@@ -72,7 +73,8 @@ func (r *run) findBase(ctx context.Context, from plan.Source) (img image.Image, 
 		// The built-in base keeps its ID when it is packed anew.
 		return img, fmt.Sprintf("template:%s/%d/%d", img.ID, info.Size(), info.ModTime().UnixNano()), nil
 	}
-	return img, "", &carrel.Error{Op: opBuild, Kind: carrel.Internal, Err: errors.New("a stage begins from nothing")}
+	return img, "", &carrel.Error{Op: opBuild, Kind: carrel.Internal,
+		Err: errors.New("a stage begins from nothing")}
 }
 
 // pull returns an image of a registry. An image that is here already waits for nobody's turn.
@@ -100,9 +102,11 @@ func (r *run) template(ctx context.Context, text string) (image.Image, error) {
 	case err != nil:
 		return image.Image{}, err
 	case snapshot != "":
-		return image.Image{}, &carrel.Error{Op: opBuild, Kind: carrel.Unsupported, Field: "fromTemplate", Err: fmt.Errorf("%.100q is a snapshot, and a build begins from a template", text)}
+		return image.Image{}, &carrel.Error{Op: opBuild, Kind: carrel.Unsupported, Field: "fromTemplate",
+			Err: fmt.Errorf("%.100q is a snapshot, and a build begins from a template", text)}
 	case t.Tier == carrel.Sim:
-		return image.Image{}, &carrel.Error{Op: opBuild, Kind: carrel.Unsupported, Field: "fromTemplate", Err: fmt.Errorf("template %.100q is for simulated sandboxes only", text)}
+		return image.Image{}, &carrel.Error{Op: opBuild, Kind: carrel.Unsupported, Field: "fromTemplate",
+			Err: fmt.Errorf("template %.100q is for simulated sandboxes only", text)}
 	}
 	return r.e.opts.Images.Get(ctx, t.ID)
 }
@@ -117,7 +121,8 @@ func (r *run) scratch(ctx context.Context) (image.Image, error) {
 	}
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	if err := errors.Join(w.WriteHeader(&tar.Header{Name: "etc/", Typeflag: tar.TypeDir, Mode: 0o755}), w.Close()); err != nil {
+	if err := errors.Join(w.WriteHeader(&tar.Header{Name: "etc/", Typeflag: tar.TypeDir, Mode: 0o755}),
+		w.Close()); err != nil {
 		return image.Image{}, err
 	}
 	return r.e.opts.Images.Import(ctx, scratchName, &b, nil)
@@ -126,7 +131,8 @@ func (r *run) scratch(ctx context.Context) (image.Image, error) {
 // credentials returns the credentials for an image's registry; nil is none.
 func (r *run) credentials(from plan.Source) *carrel.RegistryCredentials {
 	if from.Registry != nil {
-		return &carrel.RegistryCredentials{Type: carrel.CredentialsBasic, Username: from.Registry.Username, Password: from.Registry.Password}
+		return &carrel.RegistryCredentials{Type: carrel.CredentialsBasic,
+			Username: from.Registry.Username, Password: from.Registry.Password}
 	}
 	c, ok := r.j.registries[registryOf(from.Image)]
 	if !ok {
@@ -149,7 +155,8 @@ func registryOf(ref string) string {
 // configOf is the configuration of a template.
 func configOf(t carrel.Template) plan.Config {
 	entry := min(max(t.Entry, 0), len(t.Start))
-	c := plan.Config{User: t.User, Workdir: t.WorkDir, Entrypoint: slices.Clone(t.Start[:entry]), Cmd: slices.Clone(t.Start[entry:]),
+	c := plan.Config{User: t.User, Workdir: t.WorkDir, Entrypoint: slices.Clone(t.Start[:entry]),
+		Cmd:     slices.Clone(t.Start[entry:]),
 		OnBuild: slices.Clone(t.OnBuild)}
 	for _, name := range slices.Sorted(maps.Keys(t.Env)) {
 		c.Env = append(c.Env, plan.Variable{Name: name, Value: t.Env[name]})
@@ -158,7 +165,8 @@ func configOf(t carrel.Template) plan.Config {
 		c.Labels = append(c.Labels, plan.Variable{Name: name, Value: t.Labels[name]})
 	}
 	if t.Ready != "" {
-		c.Ready = &plan.Ready{Command: t.Ready, Interval: t.ReadyCheck.Interval, Timeout: t.ReadyCheck.Timeout, Grace: t.ReadyCheck.Within}
+		c.Ready = &plan.Ready{Command: t.Ready, Interval: t.ReadyCheck.Interval,
+			Timeout: t.ReadyCheck.Timeout, Grace: t.ReadyCheck.Within}
 	}
 	return c
 }

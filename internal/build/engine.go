@@ -25,15 +25,18 @@ type Sandboxes interface {
 	List(ctx context.Context, opts carrel.ListOptions) (carrel.Page, error)
 	SetNetwork(ctx context.Context, id carrel.ID, n carrel.Network) (carrel.Sandbox, error)
 	GetTemplate(ctx context.Context, nameOrID string) (carrel.Template, error)
-	ResolveTemplate(ctx context.Context, op string, ref carrel.TemplateRef) (carrel.Template, carrel.SnapshotID, error)
+	ResolveTemplate(ctx context.Context, op string, ref carrel.TemplateRef) (carrel.Template,
+		carrel.SnapshotID, error)
 	// CreateWorkshop makes a sandbox of a build from an image, or from a layer.
-	CreateWorkshop(ctx context.Context, build, image string, layer carrel.SnapshotID, opts carrel.CreateOptions) (carrel.Sandbox, error)
+	CreateWorkshop(ctx context.Context, build, image string, layer carrel.SnapshotID,
+		opts carrel.CreateOptions) (carrel.Sandbox, error)
 	// KeepLayer keeps the files of a workshop. Detail of the result is the key.
 	KeepLayer(ctx context.Context, id carrel.ID, key string) (carrel.Snapshot, error)
 	Layers() []carrel.Snapshot
 	DropLayers(ctx context.Context, ids []carrel.SnapshotID) error
 	// LayerFiles hands a layer's content to use: the image below it and the changes.
-	LayerFiles(ctx context.Context, id carrel.SnapshotID, use func(root string, changes io.Reader) error) error
+	LayerFiles(ctx context.Context, id carrel.SnapshotID,
+		use func(root string, changes io.Reader) error) error
 	// Ripen makes a template's own start; see [carrel.Template].Golden.
 	Ripen(ctx context.Context, image string, limits carrel.Limits) (making bool, err error)
 	TemplatesChanged()
@@ -132,14 +135,17 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	const op = "open builds"
 	opts = opts.withDefaults()
 	if opts.Dir == "" || opts.Sandboxes == nil || opts.Images == nil || opts.Tiers == nil {
-		return nil, &carrel.Error{Op: op, Kind: carrel.Internal, Err: errors.New("a part is missing: directory, sandboxes, images or tiers")}
+		return nil, &carrel.Error{Op: op, Kind: carrel.Internal,
+			Err: errors.New("a part is missing: directory, sandboxes, images or tiers")}
 	}
-	for _, dir := range []string{opts.Dir, filepath.Join(opts.Dir, uploadsDir), filepath.Join(opts.Dir, cachesDir)} {
+	for _, dir := range []string{opts.Dir, filepath.Join(opts.Dir, uploadsDir),
+		filepath.Join(opts.Dir, cachesDir)} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
 		}
 	}
-	e := &Engine{opts: opts, log: opts.Log, jobs: map[string]*job{}, running: map[string]int{}, ids: map[ownName]string{}}
+	e := &Engine{opts: opts, log: opts.Log, jobs: map[string]*job{}, running: map[string]int{},
+		ids: map[ownName]string{}}
 	e.ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
 	e.uploads.dir = filepath.Join(opts.Dir, uploadsDir)
 	e.caches.dir = filepath.Join(opts.Dir, cachesDir)
@@ -193,7 +199,8 @@ func (e *Engine) endWorkshops(ctx context.Context) {
 			if sb.Build == "" {
 				continue
 			}
-			if err := e.opts.Sandboxes.Kill(ctx, sb.ID); err != nil && carrel.KindOf(err) != carrel.NotFound {
+			if err := e.opts.Sandboxes.Kill(ctx, sb.ID); err != nil &&
+				carrel.KindOf(err) != carrel.NotFound {
 				e.log.Error("end a sandbox of a build", "sandbox", sb.ID, "err", err)
 			}
 		}
@@ -230,15 +237,20 @@ func (e *Engine) load() error {
 			continue
 		}
 		if j.rec.Sealed {
-			j.end(carrel.BuildError, &carrel.BuildReason{Message: "the daemon ended while the template was built, and nothing keeps the build's secrets",
-				Hint: "start the build again: the finished steps are in the cache"})
+			j.end(carrel.BuildError,
+				&carrel.BuildReason{Message: "the daemon ended while the template was built, and nothing keeps the build's secrets",
+					Hint: "start the build again: the finished steps are in the cache"})
 			continue
 		}
-		j.write(line(levelWarn, "", "the daemon ended while the template was built: it goes on with the next one"))
+		j.write(line(levelWarn, "",
+			"the daemon ended while the template was built: it goes on with the next one"))
 		j.set(func(b *carrel.Build) { b.State = carrel.BuildWaiting })
 		e.queue = append(e.queue, j)
 	}
-	slices.SortFunc(e.queue, func(x, y *job) int { return x.public().Created.Compare(y.public().Created) })
+	slices.SortFunc(e.queue, func(x, y *job) int {
+		return x.public().Created.Compare(
+			y.public().Created)
+	})
 	return nil
 }
 
@@ -284,7 +296,8 @@ func (e *Engine) enqueue(op string, j *job) error {
 		return &carrel.Error{Op: op, Kind: carrel.Unavailable, Err: errors.New("the service is closing")}
 	case waiting >= e.opts.Queued:
 		return &carrel.Error{Op: op, Kind: carrel.Exhausted, Field: "builds",
-			Err: fmt.Errorf("%d builds of this project wait already", waiting), Hint: "wait until some have ended, or cancel some"}
+			Err:  fmt.Errorf("%d builds of this project wait already", waiting),
+			Hint: "wait until some have ended, or cancel some"}
 	}
 	e.queue = append(e.queue, j)
 	e.dispatchLocked()

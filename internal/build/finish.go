@@ -33,7 +33,8 @@ func (r *run) finish(ctx context.Context, m made) error {
 	// The same layer gives an equal image. The step's key alone would not do: a forced step gives
 	// other files under the same key. Without a layer, the key names the base's content.
 	content := keyOf("build:"+m.image+string(m.layer), m.key)
-	t.Key = image.TwoKeys(content, keyOf("settings", t.Env, t.User, t.WorkDir, t.Start, t.Entry, t.OnBuild, t.Ready, t.ReadyCheck, t.Labels, t.Limits))
+	t.Key = image.TwoKeys(content, keyOf("settings", t.Env, t.User, t.WorkDir, t.Start, t.Entry,
+		t.OnBuild, t.Ready, t.ReadyCheck, t.Labels, t.Limits))
 	img, made, err := r.image(ctx, m, t, content)
 	if err != nil {
 		return err
@@ -60,8 +61,10 @@ func (r *run) finish(ctx context.Context, m made) error {
 
 // describe is the template that a build makes.
 func (r *run) describe(b carrel.Build, c plan.Config) carrel.Template {
-	t := carrel.Template{Project: b.Project, Of: b.TemplateID, Build: b.ID, Source: "built", Public: r.spec.Public,
-		User: c.User, WorkDir: c.Workdir, Limits: carrel.Limits{CPUs: r.spec.CPUs, MemoryMB: r.spec.MemoryMB, DiskMB: r.diskMB()}}
+	t := carrel.Template{Project: b.Project, Of: b.TemplateID, Build: b.ID, Source: "built",
+		Public: r.spec.Public,
+		User:   c.User, WorkDir: c.Workdir, Limits: carrel.Limits{CPUs: r.spec.CPUs,
+			MemoryMB: r.spec.MemoryMB, DiskMB: r.diskMB()}}
 	t.User = userOf(c)
 	for _, v := range c.Env {
 		if t.Env == nil {
@@ -75,7 +78,8 @@ func (r *run) describe(b carrel.Build, c plan.Config) carrel.Template {
 		}
 		t.Labels[v.Name] = v.Value
 	}
-	t.Start, t.Entry, t.OnBuild = append(append([]string{}, c.Entrypoint...), c.Cmd...), len(c.Entrypoint), c.OnBuild
+	t.Start, t.Entry, t.OnBuild = append(append([]string{}, c.Entrypoint...), c.Cmd...),
+		len(c.Entrypoint), c.OnBuild
 	if start := c.Start; start != "" {
 		t.Start, t.Entry = shellArgs(start), 0
 	}
@@ -100,10 +104,12 @@ func (r *run) describe(b carrel.Build, c plan.Config) carrel.Template {
 
 // image returns the image of a result: an equal one that is there, or a new one under a name that
 // no list shows. made reports a new one.
-func (r *run) image(ctx context.Context, m made, t carrel.Template, content string) (_ image.Image, made bool, err error) {
+func (r *run) image(ctx context.Context, m made, t carrel.Template,
+	content string) (_ image.Image, made bool, err error) {
 	images := r.e.opts.Images
 	if !r.spec.NoCache {
-		if img, ok := images.Keyed(t.Project, t.Key); ok && !strings.HasPrefix(img.Name, image.DraftMark) {
+		if img, ok := images.Keyed(t.Project, t.Key); ok &&
+			!strings.HasPrefix(img.Name, image.DraftMark) {
 			return img, false, nil
 		}
 	}
@@ -126,10 +132,11 @@ func (r *run) image(ctx context.Context, m made, t carrel.Template, content stri
 		return img, true, err
 	}
 	var img image.Image
-	err = r.e.opts.Sandboxes.LayerFiles(ctx, m.layer, func(root string, changes io.Reader) (err error) {
-		img, err = images.Compose(ctx, hidden, root, changes, image.IdentityFiles)
-		return err
-	})
+	err = r.e.opts.Sandboxes.LayerFiles(ctx, m.layer,
+		func(root string, changes io.Reader) (err error) {
+			img, err = images.Compose(ctx, hidden, root, changes, image.IdentityFiles)
+			return err
+		})
 	if err != nil && img.ID != "" { // the layer was damaged
 		_ = images.Delete(context.WithoutCancel(ctx), img.ID)
 	}
@@ -138,7 +145,8 @@ func (r *run) image(ctx context.Context, m made, t carrel.Template, content stri
 
 // link gives the image a template of equal content, if there is one: only the settings are new. Any
 // failure means that the image must be composed.
-func (r *run) link(ctx context.Context, m made, t carrel.Template, content string) (image.Image, bool) {
+func (r *run) link(ctx context.Context, m made, t carrel.Template,
+	content string) (image.Image, bool) {
 	if r.spec.NoCache {
 		return image.Image{}, false
 	}
@@ -181,7 +189,8 @@ func (r *run) start(ctx context.Context, img image.Image, made bool) error {
 		}
 		switch t.Golden {
 		case "ready":
-			r.j.write(line(levelInfo, stepFinalize, "the template is started: its sandboxes go on from there"))
+			r.j.write(line(levelInfo, stepFinalize,
+				"the template is started: its sandboxes go on from there"))
 			return nil
 		case "making", "":
 		default:
@@ -203,7 +212,8 @@ func (r *run) tryReady(ctx context.Context, img image.Image) error {
 	}
 	defer w.close(ctx)
 	if len(img.Start) > 0 {
-		p, err := w.inside.Start(ctx, carrel.Command{Args: img.Start, Env: img.Env, User: img.User, Dir: img.WorkDir})
+		p, err := w.inside.Start(ctx, carrel.Command{Args: img.Start, Env: img.Env, User: img.User,
+			Dir: img.WorkDir})
 		if err != nil {
 			return err
 		}
@@ -213,13 +223,16 @@ func (r *run) tryReady(ctx context.Context, img image.Image) error {
 	within := min(cmp.Or(img.ReadyCheck.Within, readyWithin), readyMost)
 	end := time.Now().Add(within)
 	for {
-		res, err := w.inside.Run(ctx, carrel.Command{Args: []string{"/bin/sh", "-c", img.Ready}, Env: img.Env, User: img.User,
-			Dir: img.WorkDir, Timeout: min(cmp.Or(img.ReadyCheck.Timeout, readyTry), time.Until(end)+time.Second)})
+		res, err := w.inside.Run(ctx, carrel.Command{Args: []string{"/bin/sh", "-c", img.Ready},
+			Env: img.Env, User: img.User,
+			Dir: img.WorkDir, Timeout: min(cmp.Or(img.ReadyCheck.Timeout, readyTry),
+				time.Until(end)+time.Second)})
 		if err == nil && res.ExitCode == 0 {
 			return nil
 		}
 		if time.Now().After(end) {
-			return &carrel.Error{Kind: carrel.TimedOut, Field: "ready", Err: fmt.Errorf("the ready command did not succeed within %v", within)}
+			return &carrel.Error{Kind: carrel.TimedOut, Field: "ready",
+				Err: fmt.Errorf("the ready command did not succeed within %v", within)}
 		}
 		select {
 		case <-time.After(cmp.Or(img.ReadyCheck.Interval, readyInterval)):
@@ -230,7 +243,8 @@ func (r *run) tryReady(ctx context.Context, img image.Image) error {
 }
 
 // tag makes the template's name and tags point to an image. It returns the image of the first tag.
-func (r *run) tag(ctx context.Context, img image.Image, t carrel.Template, b carrel.Build) (first image.Image, err error) {
+func (r *run) tag(ctx context.Context, img image.Image, t carrel.Template,
+	b carrel.Build) (first image.Image, err error) {
 	images := r.e.opts.Images
 	for _, tag := range b.Tags {
 		next := t
@@ -264,7 +278,8 @@ func storedTag(tag string) string {
 
 // point makes a tag of a template point to an image. An equal image stays, so that its own start
 // and its warm sandboxes stay too.
-func (e *Engine) point(ctx context.Context, img image.Image, t carrel.Template) (image.Image, error) {
+func (e *Engine) point(ctx context.Context, img image.Image,
+	t carrel.Template) (image.Image, error) {
 	if have, equal := e.equal(t); equal {
 		return e.opts.Images.SetBuild(ctx, have.ID, t.Build)
 	}
@@ -278,5 +293,6 @@ func (e *Engine) equal(t carrel.Template) (carrel.Template, bool) {
 		name += ":" + t.Tag
 	}
 	have, ok := e.opts.Images.Named(t.Project, name)
-	return have, ok && have.Key == t.Key && have.Key != "" && have.Of == t.Of && have.Public == t.Public
+	return have, ok && have.Key == t.Key && have.Key != "" && have.Of == t.Of &&
+		have.Public == t.Public
 }

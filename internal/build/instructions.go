@@ -22,7 +22,8 @@ const (
 
 // shellArgs runs a line in a login shell: bash, as E2B does, or sh where there is no bash.
 func shellArgs(text string) []string {
-	return []string{"/bin/sh", "-c", `if [ -x /bin/bash ]; then exec /bin/bash -l -c "$0"; fi; exec /bin/sh -l -c "$0"`, text}
+	return []string{"/bin/sh", "-c",
+		`if [ -x /bin/bash ]; then exec /bin/bash -l -c "$0"; fi; exec /bin/sh -l -c "$0"`, text}
 }
 
 // checkInstructions checks E2B's instructions. The error names the step.
@@ -65,7 +66,8 @@ func (e *Engine) checkInstructions(ctx context.Context, all []carrel.BuildInstru
 				return invalid(opBuild, field+".filesHash", "missing, or no SHA-256 sum")
 			}
 		default:
-			return invalid(opBuild, field, "%.100q is no instruction: COPY, RUN, ENV, WORKDIR or USER", in.Type)
+			return invalid(opBuild, field, "%.100q is no instruction: COPY, RUN, ENV, WORKDIR or USER",
+				in.Type)
 		}
 		if wrong != "" {
 			return invalid(opBuild, field, "%s needs %s", in.Type, wrong)
@@ -83,7 +85,8 @@ func evenArgs(args []string) (out []string) {
 }
 
 // instructionsPlan makes a plan of E2B's instructions.
-func instructionsPlan(spec carrel.BuildSpec, from plan.Source, base plan.Config) (plan.Plan, error) {
+func instructionsPlan(spec carrel.BuildSpec, from plan.Source,
+	base plan.Config) (plan.Plan, error) {
 	c := base
 	if from.Image != "" { // as in E2B, the image's own program does not run
 		c.User, c.Workdir, c.Entrypoint, c.Cmd = sdkUser, "", nil, nil
@@ -126,7 +129,8 @@ func instructionsPlan(spec carrel.BuildSpec, from plan.Source, base plan.Config)
 			if u := arg(2); u != "" {
 				owner = u
 			}
-			s.Op = &plan.Copy{Upload: in.FilesHash, Paths: []string{in.Args[0]}, Target: target(c, in.Args[1]), Owner: ownGroup(owner), Mode: arg(3)}
+			s.Op = &plan.Copy{Upload: in.FilesHash, Paths: []string{in.Args[0]},
+				Target: target(c, in.Args[1]), Owner: ownGroup(owner), Mode: arg(3)}
 		}
 		s.Config = c
 		st.Steps = append(st.Steps, s)

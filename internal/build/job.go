@@ -84,7 +84,8 @@ func isBuildID(s string) bool { return buildID.MatchString(s) }
 // newJob makes a build's directory. The record is written by save; without one, the next engine
 // removes the directory.
 func newJob(dir string, rec record) (*job, error) {
-	j := &job{dir: filepath.Join(dir, rec.Build.ID), project: rec.Build.Project, rec: rec, change: make(chan struct{}), over: make(chan struct{})}
+	j := &job{dir: filepath.Join(dir, rec.Build.ID), project: rec.Build.Project, rec: rec,
+		change: make(chan struct{}), over: make(chan struct{})}
 	return j, os.Mkdir(j.dir, 0o700)
 }
 
@@ -205,7 +206,8 @@ func (j *job) end(state carrel.BuildState, reason *carrel.BuildReason) {
 
 // line makes a line of the engine's own.
 func line(level, step, text string) carrel.BuildLog {
-	return carrel.BuildLog{Time: time.Now().UTC(), Level: level, Source: "build", Message: text, Step: step}
+	return carrel.BuildLog{Time: time.Now().UTC(), Level: level, Source: "build", Message: text,
+		Step: step}
 }
 
 // write appends a line to the log. After the bound, only errors are written.
@@ -227,7 +229,8 @@ func (j *job) write(l carrel.BuildLog) {
 		return
 	}
 	if j.log == nil {
-		if j.log, err = os.OpenFile(filepath.Join(j.dir, logFile), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600); err != nil {
+		if j.log, err = os.OpenFile(filepath.Join(j.dir, logFile), os.O_CREATE|os.O_APPEND|os.O_RDWR,
+			0o600); err != nil {
 			j.log = nil
 			return
 		}
@@ -263,7 +266,8 @@ func (j *job) remove() {
 
 // lines hands the log's lines to yield, from an offset of bytes on. It returns the offset after the
 // last whole line.
-func (j *job) lines(from int64, yield func(carrel.BuildLog) bool) (next int64, more bool, err error) {
+func (j *job) lines(from int64, yield func(
+	carrel.BuildLog) bool) (next int64, more bool, err error) {
 	f, err := os.Open(filepath.Join(j.dir, logFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return from, true, nil

@@ -27,7 +27,8 @@ import (
 
 // mount makes the mounts of a command. unmount undoes them; kept says that the command succeeded,
 // so that caches are kept.
-func (r *run) mount(ctx context.Context, w *workshop, all []plan.Mount, env map[string]string) (unmount func(ctx context.Context, kept bool) error, err error) {
+func (r *run) mount(ctx context.Context, w *workshop, all []plan.Mount,
+	env map[string]string) (unmount func(ctx context.Context, kept bool) error, err error) {
 	var undo []func(ctx context.Context, kept bool) error
 	unmount = func(ctx context.Context, kept bool) error {
 		var errs []error
@@ -40,7 +41,9 @@ func (r *run) mount(ctx context.Context, w *workshop, all []plan.Mount, env map[
 		if m.Kind == plan.MountSecret {
 			value, ok := r.j.secrets[m.ID]
 			if !ok && m.Required {
-				return unmount, &carrel.Error{Kind: carrel.NotFound, Err: fmt.Errorf("the secret %.100q was not given", m.ID), Hint: "give it: --secret id=" + m.ID + ",src=FILE"}
+				return unmount, &carrel.Error{Kind: carrel.NotFound,
+					Err:  fmt.Errorf("the secret %.100q was not given", m.ID),
+					Hint: "give it: --secret id=" + m.ID + ",src=FILE"}
 			}
 			if !ok {
 				continue
@@ -64,10 +67,12 @@ func (r *run) mount(ctx context.Context, w *workshop, all []plan.Mount, env map[
 }
 
 // mountOne makes one mount.
-func (r *run) mountOne(ctx context.Context, w *workshop, m plan.Mount) (back func(ctx context.Context, kept bool) error, err error) {
+func (r *run) mountOne(ctx context.Context, w *workshop,
+	m plan.Mount) (back func(ctx context.Context, kept bool) error, err error) {
 	target := path.Clean(m.Target)
 	if target == "/" || !path.IsAbs(target) {
-		return nil, &carrel.Error{Kind: carrel.Invalid, Err: fmt.Errorf("%q can't be the target of a mount", m.Target)}
+		return nil, &carrel.Error{Kind: carrel.Invalid,
+			Err: fmt.Errorf("%q can't be the target of a mount", m.Target)}
 	}
 	restore, err := shelter(ctx, w, target)
 	if err != nil {
@@ -76,9 +81,10 @@ func (r *run) mountOne(ctx context.Context, w *workshop, m plan.Mount) (back fun
 	back = func(ctx context.Context, kept bool) error {
 		var errs []error
 		if m.Kind == plan.MountCache && kept {
-			errs = append(errs, w.pack(ctx, bundle.Selection{Paths: []string{target}}, true, func(_ bundle.Packed, s io.Reader) error {
-				return r.e.caches.put(ctx, r.j.project, cmp.Or(m.ID, target), s)
-			}))
+			errs = append(errs, w.pack(ctx, bundle.Selection{Paths: []string{target}}, true,
+				func(_ bundle.Packed, s io.Reader) error {
+					return r.e.caches.put(ctx, r.j.project, cmp.Or(m.ID, target), s)
+				}))
 		}
 		return errors.Join(append(errs, restore(ctx))...)
 	}
@@ -90,16 +96,19 @@ func (r *run) mountOne(ctx context.Context, w *workshop, m plan.Mount) (back fun
 	switch m.Kind {
 	case plan.MountSecret:
 		sel := bundle.Selection{Paths: []string{"secret"}}
-		return back, stream(ctx, inlineTree{"secret": r.j.secrets[m.ID]}, sel, func(_ bundle.Packed, s io.Reader) error {
-			return w.unpack(ctx, s, bundle.Placement{Target: target, Single: true, Owner: owner, Mode: cmp.Or(mode, "0400")})
-		})
+		return back, stream(ctx, inlineTree{"secret": r.j.secrets[m.ID]}, sel,
+			func(_ bundle.Packed, s io.Reader) error {
+				return w.unpack(ctx, s, bundle.Placement{Target: target, Single: true, Owner: owner,
+					Mode: cmp.Or(mode, "0400")})
+			})
 	case plan.MountBind:
 		sel := bundle.Selection{Paths: []string{cmp.Or(m.Path, ".")}, Follow: true}
 		return back, r.packed(ctx, m.From, "", sel, func(p bundle.Packed, s io.Reader) error {
 			return w.unpack(ctx, s, bundle.Placement{Target: target, Single: p.Single})
 		})
 	case plan.MountCache:
-		if _, err := w.order(ctx, bundle.Order{Mkdir: &bundle.MkdirOrder{Target: target, Owner: owner}}); err != nil {
+		if _, err := w.order(ctx, bundle.Order{Mkdir: &bundle.MkdirOrder{Target: target,
+			Owner: owner}}); err != nil {
 			return back, err
 		}
 		f, err := r.e.caches.open(r.j.project, cmp.Or(m.ID, target))
@@ -117,7 +126,8 @@ func (r *run) mountOne(ctx context.Context, w *workshop, m plan.Mount) (back fun
 
 // shelter packs away what lies at a target. restore removes what lies there then, and brings the
 // old files back.
-func shelter(ctx context.Context, w *workshop, target string) (restore func(ctx context.Context) error, err error) {
+func shelter(ctx context.Context, w *workshop,
+	target string) (restore func(ctx context.Context) error, err error) {
 	aside := w.temp()
 	// Directories that are made above the target go again.
 	top := target
@@ -130,7 +140,9 @@ func shelter(ctx context.Context, w *workshop, target string) (restore func(ctx 
 		top = d
 	}
 	name := strings.TrimPrefix(target, "/")
-	out, err := w.order(ctx, bundle.Order{Pack: &bundle.PackOrder{Selection: bundle.Selection{Paths: []string{name}, Whole: true}, Archive: aside, Missing: true}})
+	out, err := w.order(ctx,
+		bundle.Order{Pack: &bundle.PackOrder{Selection: bundle.Selection{Paths: []string{name},
+			Whole: true}, Archive: aside, Missing: true}})
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +158,9 @@ func shelter(ctx context.Context, w *workshop, target string) (restore func(ctx 
 		if _, err := w.order(ctx, bundle.Order{Remove: []string{target}}); err != nil {
 			return err
 		}
-		_, err := w.order(ctx, bundle.Order{Unpack: &bundle.UnpackOrder{Placement: bundle.Placement{Target: "/"}, Archive: aside}})
+		_, err := w.order(ctx,
+			bundle.Order{Unpack: &bundle.UnpackOrder{Placement: bundle.Placement{Target: "/"},
+				Archive: aside}})
 		return err
 	}, nil
 }
@@ -185,7 +199,8 @@ func (r *run) addFiles(ctx context.Context, w *workshop, op *plan.Copy, at bundl
 }
 
 // unpackArchive unpacks a file of the context if it is an archive.
-func (r *run) unpackArchive(ctx context.Context, w *workshop, t *archiveTree, name string, at bundle.Placement) (bool, error) {
+func (r *run) unpackArchive(ctx context.Context, w *workshop, t *archiveTree, name string,
+	at bundle.Placement) (bool, error) {
 	f, err := t.Open(name)
 	if err != nil {
 		return false, err
@@ -194,7 +209,8 @@ func (r *run) unpackArchive(ctx context.Context, w *workshop, t *archiveTree, na
 	head := make([]byte, 512)
 	n, _ := io.ReadFull(f, head)
 	head = head[:n]
-	packed := bytes.HasPrefix(head, []byte{0x1f, 0x8b}) || bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd})
+	packed := bytes.HasPrefix(head, []byte{0x1f, 0x8b}) ||
+		bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd})
 	if !packed && !(n == 512 && bytes.Equal(head[257:262], []byte("ustar"))) {
 		return false, nil
 	}
@@ -222,7 +238,8 @@ func (r *run) unpackArchive(ctx context.Context, w *workshop, t *archiveTree, na
 	defer tree.Close()
 	at.Target = path.Clean(at.Target) + "/"
 	at.Owner, at.Mode = "", "" // the archive's own
-	return true, stream(ctx, tree, bundle.Selection{Paths: []string{"."}}, func(_ bundle.Packed, s io.Reader) error { return w.unpack(ctx, s, at) })
+	return true, stream(ctx, tree, bundle.Selection{Paths: []string{"."}},
+		func(_ bundle.Packed, s io.Reader) error { return w.unpack(ctx, s, at) })
 }
 
 // inlineTree is a directory of small files.

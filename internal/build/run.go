@@ -99,11 +99,13 @@ type made struct {
 func (e *Engine) make(j *job) {
 	spec := j.spec()
 	timeout := min(cmp.Or(spec.Timeout, e.opts.Timeout), e.opts.Timeout)
-	ctx, stop := context.WithTimeoutCause(e.ctx, timeout, fmt.Errorf("the build did not end within %v", timeout))
+	ctx, stop := context.WithTimeoutCause(e.ctx, timeout,
+		fmt.Errorf("the build did not end within %v", timeout))
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	ctx = carrel.WithCaller(ctx, carrel.Caller{Key: "build", Project: j.project, Role: carrel.RoleMember})
+	ctx = carrel.WithCaller(ctx, carrel.Caller{Key: "build", Project: j.project,
+		Role: carrel.RoleMember})
 	j.mu.Lock()
 	if j.cancel = cancel; j.wanted {
 		cancel(errCancelled)
@@ -220,7 +222,8 @@ func (r *run) build(ctx context.Context) (err error) {
 func (r *run) makePlan(ctx context.Context) (plan.Plan, error) {
 	spec := r.spec
 	if spec.Dockerfile != "" {
-		return r.e.opts.Planner(ctx, PlanRequest{Dockerfile: spec.Dockerfile, Args: spec.Args, Target: spec.Target,
+		return r.e.opts.Planner(ctx, PlanRequest{Dockerfile: spec.Dockerfile, Args: spec.Args,
+			Target:  spec.Target,
 			Secrets: slices.Sorted(maps.Keys(r.j.secrets)),
 			Warn:    func(text string) { r.j.write(line(levelWarn, "", r.redact.Replace(text))) },
 			Resolve: func(ctx context.Context, from plan.Source) (plan.Config, error) {
@@ -243,12 +246,14 @@ func (r *run) makePlan(ctx context.Context) (plan.Plan, error) {
 func (r *run) checkPlan() error {
 	n := len(r.plan.Stages)
 	if n == 0 || r.plan.Result < 0 || r.plan.Result >= n {
-		return &carrel.Error{Op: opBuild, Kind: carrel.Internal, Err: errors.New("the plan has no result")}
+		return &carrel.Error{Op: opBuild, Kind: carrel.Internal,
+			Err: errors.New("the plan has no result")}
 	}
 	for i, st := range r.plan.Stages {
 		for _, from := range sources(st) {
 			if from.Stage < 0 || from.Stage > i {
-				return at(stepBase, st.Line, &carrel.Error{Op: opBuild, Kind: carrel.Invalid, Err: fmt.Errorf("stage %d refers to a stage that is not before it", i+1)})
+				return at(stepBase, st.Line, &carrel.Error{Op: opBuild, Kind: carrel.Invalid,
+					Err: fmt.Errorf("stage %d refers to a stage that is not before it", i+1)})
 			}
 		}
 	}
@@ -302,7 +307,8 @@ func (r *run) show(needed []bool) {
 			}
 			if needed[i] {
 				st.index = append(st.index, len(steps))
-				steps = append(steps, carrel.BuildStep{Text: r.redact.Replace(s.Text), Stage: p.Name, Line: s.Line, State: carrel.BuildWaiting})
+				steps = append(steps, carrel.BuildStep{Text: r.redact.Replace(s.Text), Stage: p.Name,
+					Line: s.Line, State: carrel.BuildWaiting})
 			} else {
 				st.index = append(st.index, -1)
 			}
@@ -342,7 +348,8 @@ func (r *run) contextTree() (*archiveTree, error) {
 	}
 	name := filepath.Join(r.j.dir, contextFile)
 	if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
-		return nil, &carrel.Error{Op: opBuild, Kind: carrel.Invalid, Field: "context", Err: errors.New("the build has no context: no files were sent with it")}
+		return nil, &carrel.Error{Op: opBuild, Kind: carrel.Invalid, Field: "context",
+			Err: errors.New("the build has no context: no files were sent with it")}
 	}
 	t, err := openArchive(name)
 	if err == nil {

@@ -97,7 +97,8 @@ func (j *job) begin(spec carrel.BuildSpec) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.rec.Begun || j.rec.Build.State != carrel.BuildWaiting {
-		return &carrel.Error{Op: opBuild, Kind: carrel.Conflict, Field: "buildID", Err: errors.New("the build was started before"),
+		return &carrel.Error{Op: opBuild, Kind: carrel.Conflict, Field: "buildID",
+			Err:  errors.New("the build was started before"),
 			Hint: "ask for a new build of the template"}
 	}
 	j.secrets, j.registries = spec.Secrets, spec.Registries
@@ -136,7 +137,8 @@ func (e *Engine) newBuild(ctx context.Context, op string, spec carrel.BuildSpec)
 	spec.Name, spec.Tags, spec.Context = name, tags, nil
 	kept := spec
 	kept.Secrets, kept.Registries, kept.Instructions, kept.Dockerfile = nil, nil, nil, ""
-	b := carrel.Build{ID: newBuildID(), TemplateID: e.lastingID(project, name), Name: name, Tags: tags, Project: project, State: carrel.BuildWaiting,
+	b := carrel.Build{ID: newBuildID(), TemplateID: e.lastingID(project, name), Name: name, Tags: tags,
+		Project: project, State: carrel.BuildWaiting,
 		Created: time.Now().UTC(), CPUs: spec.CPUs, MemoryMB: spec.MemoryMB, DiskMB: spec.DiskMB}
 	j, err := newJob(e.opts.Dir, record{Build: b, Spec: kept})
 	if err != nil {
@@ -218,7 +220,8 @@ func checkTags(op string, tags []string) error {
 	for _, tag := range tags {
 		ref, err := carrel.ParseTemplateRef("x:" + tag)
 		if err != nil || ref.String() != "x:"+tag {
-			return &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "tags", Err: fmt.Errorf("%.100q is no tag", tag),
+			return &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "tags",
+				Err:  fmt.Errorf("%.100q is no tag", tag),
 				Hint: "a tag is of letters, digits and . _ -"}
 		}
 	}
@@ -227,8 +230,10 @@ func checkTags(op string, tags []string) error {
 
 // checkSize checks the size of a template's sandboxes.
 func checkSize(op string, spec carrel.BuildSpec) error {
-	for field, n := range map[string]float64{"cpus": spec.CPUs, "memoryMB": float64(spec.MemoryMB), "diskMB": float64(spec.DiskMB),
-		"minFreeDiskMB": float64(spec.MinFreeDiskMB), "timeout": float64(spec.Timeout), "stepTimeout": float64(spec.StepTimeout)} {
+	for field, n := range map[string]float64{"cpus": spec.CPUs, "memoryMB": float64(spec.MemoryMB),
+		"diskMB":        float64(spec.DiskMB),
+		"minFreeDiskMB": float64(spec.MinFreeDiskMB), "timeout": float64(spec.Timeout),
+		"stepTimeout": float64(spec.StepTimeout)} {
 		if n < 0 {
 			return invalid(op, field, "it is negative")
 		}
@@ -244,15 +249,18 @@ func (e *Engine) checkSpec(ctx context.Context, spec *carrel.BuildSpec) error {
 	steps := spec.FromImage != "" || spec.FromTemplate != "" || len(spec.Instructions) > 0
 	switch {
 	case spec.Dockerfile == "" && !steps:
-		return invalid(opBuild, "dockerfile", "missing, and fromImage and fromTemplate too: nothing to build")
+		return invalid(opBuild, "dockerfile",
+			"missing, and fromImage and fromTemplate too: nothing to build")
 	case spec.Dockerfile != "" && steps:
 		return invalid(opBuild, "dockerfile", "given beside fromImage, fromTemplate or instructions")
 	case spec.FromImage != "" && spec.FromTemplate != "":
 		return invalid(opBuild, "fromTemplate", "given beside fromImage")
 	case len(spec.Dockerfile) > maxText:
-		return invalid(opBuild, "dockerfile", "%d bytes, at most %d may be", len(spec.Dockerfile), maxText)
+		return invalid(opBuild, "dockerfile", "%d bytes, at most %d may be", len(spec.Dockerfile),
+			maxText)
 	case spec.Dockerfile != "" && e.opts.Planner == nil:
-		return &carrel.Error{Op: opBuild, Kind: carrel.Unsupported, Field: "dockerfile", Err: errors.New("this service reads no Dockerfiles")}
+		return &carrel.Error{Op: opBuild, Kind: carrel.Unsupported, Field: "dockerfile",
+			Err: errors.New("this service reads no Dockerfiles")}
 	case len(spec.Secrets) > maxSecrets:
 		return invalid(opBuild, "secrets", "%d secrets, at most %d may be", len(spec.Secrets), maxSecrets)
 	case spec.Dockerfile == "" && (spec.Target != "" || len(spec.Args) > 0 || len(spec.Secrets) > 0):
@@ -272,15 +280,18 @@ func (e *Engine) tier(ctx context.Context, asked carrel.Tier) (carrel.Tier, erro
 	tiers := e.tiers.get(ctx, asked, e.opts.Tiers)
 	switch {
 	case asked == carrel.Sim:
-		return "", &carrel.Error{Op: opBuild, Kind: carrel.Unsupported, Field: "tier", Err: errors.New("simulated sandboxes run no real programs, so nothing can be built in them"),
+		return "", &carrel.Error{Op: opBuild, Kind: carrel.Unsupported, Field: "tier",
+			Err:  errors.New("simulated sandboxes run no real programs, so nothing can be built in them"),
 			Hint: "leave the tier out: the best one of this machine is taken"}
 	case asked == "" && len(tiers) == 0:
-		return "", &carrel.Error{Op: opBuild, Kind: carrel.Unsupported, Field: "tier", Err: errors.New("no tier of real sandboxes works on this machine"),
+		return "", &carrel.Error{Op: opBuild, Kind: carrel.Unsupported, Field: "tier",
+			Err:  errors.New("no tier of real sandboxes works on this machine"),
 			Hint: "see: carrel doctor"}
 	case asked == "":
 		return tiers[0], nil
 	case !slices.Contains(tiers, asked):
-		return "", &carrel.Error{Op: opBuild, Kind: carrel.Unsupported, Field: "tier", Err: fmt.Errorf("sandboxes of tier %q do not work on this machine", asked),
+		return "", &carrel.Error{Op: opBuild, Kind: carrel.Unsupported, Field: "tier",
+			Err:  fmt.Errorf("sandboxes of tier %q do not work on this machine", asked),
 			Hint: "see: carrel doctor"}
 	}
 	return asked, nil
@@ -292,7 +303,8 @@ func (e *Engine) find(op, id string) (*job, error) {
 	defer e.mu.Unlock()
 	j := e.jobs[id]
 	if j == nil {
-		return nil, &carrel.Error{Op: op, Kind: carrel.NotFound, Field: "buildID", Err: fmt.Errorf("no build %.100q", id), Hint: "'carrel build ls' lists them"}
+		return nil, &carrel.Error{Op: op, Kind: carrel.NotFound, Field: "buildID",
+			Err: fmt.Errorf("no build %.100q", id), Hint: "'carrel build ls' lists them"}
 	}
 	return j, nil
 }
@@ -307,7 +319,8 @@ func (e *Engine) GetBuild(_ context.Context, id string) (carrel.Build, error) {
 }
 
 // ListBuilds implements carrel.Builder. It lists those that the caller may see.
-func (e *Engine) ListBuilds(ctx context.Context, opts carrel.BuildListOptions) ([]carrel.Build, error) {
+func (e *Engine) ListBuilds(ctx context.Context,
+	opts carrel.BuildListOptions) ([]carrel.Build, error) {
 	c := carrel.CallerOf(ctx)
 	var out []carrel.Build
 	for _, j := range e.all() {
@@ -315,7 +328,8 @@ func (e *Engine) ListBuilds(ctx context.Context, opts carrel.BuildListOptions) (
 			continue
 		}
 		b := j.public()
-		if opts.Template != "" && opts.Template != b.Name && opts.Template != b.TemplateID && opts.Template != b.Image {
+		if opts.Template != "" && opts.Template != b.Name && opts.Template != b.TemplateID &&
+			opts.Template != b.Image {
 			continue
 		}
 		if len(opts.States) > 0 && !slices.Contains(opts.States, b.State) {
@@ -359,16 +373,20 @@ func (e *Engine) CancelBuild(ctx context.Context, id string) (carrel.Build, erro
 	case <-j.over:
 		return j.public(), nil
 	case <-ctx.Done():
-		return j.public(), &carrel.Error{Op: "cancel build", Kind: carrel.TimedOut, Err: context.Cause(ctx)}
+		return j.public(), &carrel.Error{Op: "cancel build", Kind: carrel.TimedOut,
+			Err: context.Cause(ctx)}
 	}
 }
 
 // BuildLogs implements carrel.Builder.
-func (e *Engine) BuildLogs(ctx context.Context, id string, opts carrel.BuildLogOptions) iter.Seq2[carrel.BuildLog, error] {
+func (e *Engine) BuildLogs(ctx context.Context, id string,
+	opts carrel.BuildLogOptions) iter.Seq2[carrel.BuildLog, error] {
 	return func(yield func(carrel.BuildLog, error) bool) {
 		j, err := e.find("read build log", id)
-		if err == nil && levels[opts.MinLevel] == 0 && opts.MinLevel != "" && opts.MinLevel != levelDebug {
-			err = invalid("read build log", "level", "%.100q is no level: debug, info, warn or error", opts.MinLevel)
+		if err == nil && levels[opts.MinLevel] == 0 && opts.MinLevel != "" &&
+			opts.MinLevel != levelDebug {
+			err = invalid("read build log", "level", "%.100q is no level: debug, info, warn or error",
+				opts.MinLevel)
 		}
 		if err != nil {
 			yield(carrel.BuildLog{}, err)
@@ -408,7 +426,8 @@ func (e *Engine) BuildLogs(ctx context.Context, id string, opts carrel.BuildLogO
 			case <-ctx.Done():
 				return
 			case <-e.ctx.Done():
-				yield(carrel.BuildLog{}, &carrel.Error{Op: "read build log", Kind: carrel.Unavailable, Err: errors.New("the service is closing")})
+				yield(carrel.BuildLog{}, &carrel.Error{Op: "read build log", Kind: carrel.Unavailable,
+					Err: errors.New("the service is closing")})
 				return
 			}
 		}

@@ -53,7 +53,8 @@ func (r *run) makeStage(ctx context.Context, st *stage) (made, error) {
 }
 
 // steps carries out the steps from first on.
-func (r *run) steps(ctx context.Context, st *stage, now made, keys []string, first int) (_ made, err error) {
+func (r *run) steps(ctx context.Context, st *stage, now made, keys []string,
+	first int) (_ made, err error) {
 	var w *workshop
 	defer func() {
 		if w != nil {
@@ -94,7 +95,10 @@ func (r *run) steps(ctx context.Context, st *stage, now made, keys []string, fir
 			}
 		}
 		now.key, now.config = keys[i], s.Config
-		r.mark(st, i, func(b *carrel.BuildStep) { b.State, b.Took = carrel.BuildReady, time.Since(began) })
+		r.mark(st, i, func(b *carrel.BuildStep) {
+			b.State, b.Took = carrel.BuildReady,
+				time.Since(began)
+		})
 	}
 	return now, nil
 }
@@ -139,7 +143,8 @@ func (r *run) stageBase(ctx context.Context, st *stage) (made, error) {
 func (r *run) cached(key string) (carrel.SnapshotID, bool) {
 	var best carrel.Snapshot
 	for _, l := range r.e.opts.Sandboxes.Layers() {
-		if l.Detail == key && l.Project == r.j.project && l.Tier == r.tier && l.Created.After(best.Created) {
+		if l.Detail == key && l.Project == r.j.project && l.Tier == r.tier &&
+			l.Created.After(best.Created) {
 			best = l
 		}
 	}
@@ -148,7 +153,8 @@ func (r *run) cached(key string) (carrel.SnapshotID, bool) {
 
 // stageKeys makes the key of each step. forced is the first step that must run whatever the cache
 // has.
-func (r *run) stageKeys(ctx context.Context, st *stage, now made) (keys []string, forced int, err error) {
+func (r *run) stageKeys(ctx context.Context, st *stage,
+	now made) (keys []string, forced int, err error) {
 	forced = len(st.plan.Steps)
 	if r.spec.NoCache {
 		forced = 0
@@ -179,42 +185,49 @@ func (r *run) stageKeys(ctx context.Context, st *stage, now made) (keys []string
 }
 
 // runKey is the key after a command. Secrets have no part in it.
-func (r *run) runKey(ctx context.Context, parent string, s plan.Step, op *plan.Run) (string, error) {
+func (r *run) runKey(ctx context.Context, parent string, s plan.Step,
+	op *plan.Run) (string, error) {
 	var mounts []any
 	for _, m := range op.Mounts {
 		sum := ""
 		if m.Kind == plan.MountBind {
 			var err error
-			if sum, _, err = r.sum(ctx, m.From, "", bundle.Selection{Paths: []string{cmp.Or(m.Path, ".")}, Follow: true}); err != nil {
+			if sum, _, err = r.sum(ctx, m.From, "", bundle.Selection{Paths: []string{cmp.Or(m.Path, ".")},
+				Follow: true}); err != nil {
 				return "", err
 			}
 		}
 		mounts = append(mounts, []any{m.Kind, m.ID, m.Target, m.Env, sum, m.Mode, m.UID, m.GID})
 	}
-	return keyOf(parent, "run", op.Args, op.Stdin, op.Env, mounts, op.Offline, s.Config.Env, s.Config.Workdir, s.Config.User), nil
+	return keyOf(parent, "run", op.Args, op.Stdin, op.Env, mounts, op.Offline, s.Config.Env,
+		s.Config.Workdir, s.Config.User), nil
 }
 
 // copyKey is the key after files were copied. fixed is false for files that may have changed
 // meanwhile without a sign of it: those of a URL without a checksum.
-func (r *run) copyKey(ctx context.Context, parent string, op *plan.Copy) (key string, fixed bool, err error) {
+func (r *run) copyKey(ctx context.Context, parent string,
+	op *plan.Copy) (key string, fixed bool, err error) {
 	sum, single := "", false
 	if len(op.Paths) > 0 {
 		if sum, single, err = r.sum(ctx, op.From, op.Upload, selection(op)); err != nil {
 			return "", false, err
 		}
 	}
-	key = keyOf(parent, "copy", sum, single, op.URLs, op.Checksum, op.Inline, op.Target, op.Owner, op.Mode, op.Unpack, op.Parents)
+	key = keyOf(parent, "copy", sum, single, op.URLs, op.Checksum, op.Inline, op.Target, op.Owner,
+		op.Mode, op.Unpack, op.Parents)
 	return key, len(op.URLs) == 0 || op.Checksum != "", nil
 }
 
 // selection says which files a COPY takes.
 func selection(op *plan.Copy) bundle.Selection {
-	return bundle.Selection{Paths: op.Paths, Exclude: op.Exclude, Parents: op.Parents, Follow: op.Upload == ""}
+	return bundle.Selection{Paths: op.Paths, Exclude: op.Exclude, Parents: op.Parents,
+		Follow: op.Upload == ""}
 }
 
 // sum names the content of the files that a selection takes. The files of another stage are named
 // by the stage's key.
-func (r *run) sum(ctx context.Context, from plan.Source, upload string, sel bundle.Selection) (sum string, single bool, err error) {
+func (r *run) sum(ctx context.Context, from plan.Source, upload string,
+	sel bundle.Selection) (sum string, single bool, err error) {
 	if from.Stage > 0 {
 		m, err := r.result(ctx, from.Stage)
 		return keyOf(m.key, sel), false, err
@@ -249,7 +262,8 @@ func (r *run) tree(from plan.Source, upload string, use func(bundle.Tree) error)
 	}
 	t, err := openArchive(file)
 	if err != nil {
-		return &carrel.Error{Op: opBuild, Kind: carrel.NotFound, Field: "filesHash", Err: fmt.Errorf("the files %.16s… were not uploaded", upload),
+		return &carrel.Error{Op: opBuild, Kind: carrel.NotFound, Field: "filesHash",
+			Err:  fmt.Errorf("the files %.16s… were not uploaded", upload),
 			Hint: "ask for the upload's URL: GET /templates/{templateID}/files/{hash}"}
 	}
 	defer t.Close()
@@ -260,8 +274,10 @@ func (r *run) tree(from plan.Source, upload string, use func(bundle.Tree) error)
 func (r *run) step(ctx context.Context, w *workshop, st *stage, i int) error {
 	s := st.plan.Steps[i]
 	limit := min(cmp.Or(r.spec.StepTimeout, r.e.opts.StepTimeout), r.e.opts.StepTimeout)
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, &carrel.Error{Op: opBuild, Kind: carrel.TimedOut, Err: fmt.Errorf("the step did not end within %v", limit),
-		Hint: "does it wait for input, or run a server? a server is the template's start command"})
+	ctx, cancel := context.WithTimeoutCause(ctx, limit,
+		&carrel.Error{Op: opBuild, Kind: carrel.TimedOut,
+			Err:  fmt.Errorf("the step did not end within %v", limit),
+			Hint: "does it wait for input, or run a server? a server is the template's start command"})
 	defer cancel()
 	var err error
 	switch op := s.Op.(type) {
@@ -279,7 +295,8 @@ func (r *run) step(ctx context.Context, w *workshop, st *stage, i int) error {
 }
 
 // runCommand runs the command of a RUN.
-func (r *run) runCommand(ctx context.Context, w *workshop, st *stage, i int, op *plan.Run) (err error) {
+func (r *run) runCommand(ctx context.Context, w *workshop, st *stage, i int,
+	op *plan.Run) (err error) {
 	s := st.plan.Steps[i]
 	env := map[string]string{}
 	for _, v := range slices.Concat(s.Config.Env, op.Env) {
@@ -306,12 +323,16 @@ func (r *run) runCommand(ctx context.Context, w *workshop, st *stage, i int, op 
 }
 
 // command runs a command and writes its output into the log.
-func (r *run) command(ctx context.Context, w *workshop, st *stage, i int, op *plan.Run, env map[string]string) error {
+func (r *run) command(ctx context.Context, w *workshop, st *stage, i int, op *plan.Run,
+	env map[string]string) error {
 	s := st.plan.Steps[i]
 	end := &tail{}
-	stdout := &logWriter{j: r.j, level: levelInfo, source: "stdout", step: st.stepName(i), redact: r.redact, tail: end}
-	stderr := &logWriter{j: r.j, level: levelWarn, source: "stderr", step: st.stepName(i), redact: r.redact, tail: end}
-	cmd := carrel.Command{Args: op.Args, Env: env, Dir: s.Config.Workdir, User: userOf(s.Config), Stdout: stdout, Stderr: stderr}
+	stdout := &logWriter{j: r.j, level: levelInfo, source: "stdout", step: st.stepName(i),
+		redact: r.redact, tail: end}
+	stderr := &logWriter{j: r.j, level: levelWarn, source: "stderr", step: st.stepName(i),
+		redact: r.redact, tail: end}
+	cmd := carrel.Command{Args: op.Args, Env: env, Dir: s.Config.Workdir, User: userOf(s.Config),
+		Stdout: stdout, Stderr: stderr}
 	if op.Stdin != "" {
 		cmd.Stdin = strings.NewReader(op.Stdin)
 	}
@@ -338,7 +359,8 @@ func (r *run) copyFiles(ctx context.Context, w *workshop, op *plan.Copy) error {
 		at.Parent = op.Owner
 	}
 	for _, url := range op.URLs {
-		if _, err := w.order(ctx, bundle.Order{Fetch: &bundle.FetchOrder{Placement: at, URL: url, Checksum: op.Checksum}}); err != nil {
+		if _, err := w.order(ctx, bundle.Order{Fetch: &bundle.FetchOrder{Placement: at, URL: url,
+			Checksum: op.Checksum}}); err != nil {
 			return err
 		}
 	}
@@ -353,17 +375,19 @@ func (r *run) copyFiles(ctx context.Context, w *workshop, op *plan.Copy) error {
 	if op.Unpack && isContext(op.From) {
 		return r.addFiles(ctx, w, op, at)
 	}
-	return r.packed(ctx, op.From, op.Upload, selection(op), func(p bundle.Packed, stream io.Reader) error {
-		at.Single = p.Single
-		return w.unpack(ctx, stream, at)
-	})
+	return r.packed(ctx, op.From, op.Upload, selection(op),
+		func(p bundle.Packed, stream io.Reader) error {
+			at.Single = p.Single
+			return w.unpack(ctx, stream, at)
+		})
 }
 
 // isContext reports whether files come from the build's context.
 func isContext(from plan.Source) bool { return from == plan.Source{} }
 
 // packed hands the stream of a selection to use.
-func (r *run) packed(ctx context.Context, from plan.Source, upload string, sel bundle.Selection, use func(bundle.Packed, io.Reader) error) error {
+func (r *run) packed(ctx context.Context, from plan.Source, upload string, sel bundle.Selection,
+	use func(bundle.Packed, io.Reader) error) error {
 	if from.Stage > 0 {
 		m, err := r.result(ctx, from.Stage)
 		if err != nil {
@@ -393,7 +417,8 @@ func (r *run) packed(ctx context.Context, from plan.Source, upload string, sel b
 
 // stream hands the stream of files on this machine to use. It reads them twice, because use must
 // know first what comes.
-func stream(ctx context.Context, t bundle.Tree, sel bundle.Selection, use func(bundle.Packed, io.Reader) error) error {
+func stream(ctx context.Context, t bundle.Tree, sel bundle.Selection,
+	use func(bundle.Packed, io.Reader) error) error {
 	p, err := bundle.Pack(ctx, nil, t, sel)
 	if err != nil {
 		return err
@@ -412,7 +437,8 @@ func stream(ctx context.Context, t bundle.Tree, sel bundle.Selection, use func(b
 }
 
 // copyInline writes files whose content is in the plan.
-func (r *run) copyInline(ctx context.Context, w *workshop, op *plan.Copy, at bundle.Placement) error {
+func (r *run) copyInline(ctx context.Context, w *workshop, op *plan.Copy,
+	at bundle.Placement) error {
 	var sel bundle.Selection
 	inline := inlineTree{}
 	for _, f := range op.Inline {

@@ -10,7 +10,8 @@ import (
 )
 
 // TagTemplate implements carrel.Builder. target may be the ID of an image.
-func (e *Engine) TagTemplate(ctx context.Context, target string, tags []string) (carrel.TemplateTag, error) {
+func (e *Engine) TagTemplate(ctx context.Context, target string,
+	tags []string) (carrel.TemplateTag, error) {
 	const op = "tag template"
 	if len(tags) == 0 {
 		return carrel.TemplateTag{}, invalid(op, "tags", "none given")
@@ -23,7 +24,8 @@ func (e *Engine) TagTemplate(ctx context.Context, target string, tags []string) 
 		return carrel.TemplateTag{}, err
 	}
 	if t.BuiltIn || t.Of == "" {
-		return carrel.TemplateTag{}, &carrel.Error{Op: op, Kind: carrel.Unsupported, Field: "target", Err: errors.New("only a template that was built has tags"),
+		return carrel.TemplateTag{}, &carrel.Error{Op: op, Kind: carrel.Unsupported, Field: "target",
+			Err:  errors.New("only a template that was built has tags"),
 			Hint: "build it: carrel template build NAME PATH"}
 	}
 	img, err := e.opts.Images.Get(ctx, t.ID)
@@ -73,7 +75,8 @@ func (e *Engine) UntagTemplate(ctx context.Context, nameOrID string, tags []stri
 	}
 	for _, tag := range tags {
 		if storedTag(tag) == "" {
-			return &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "tags", Err: errors.New("the default tag can't be removed"),
+			return &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "tags",
+				Err:  errors.New("the default tag can't be removed"),
 				Hint: "delete the template, or build it again"}
 		}
 	}
@@ -98,7 +101,8 @@ func (e *Engine) TemplateTags(ctx context.Context, nameOrID string) ([]carrel.Te
 		if tag == "" {
 			tag = defaultTag
 		}
-		out = append(out, carrel.TemplateTag{Tag: tag, TemplateID: img.Of, BuildID: img.Build, Created: img.Created})
+		out = append(out, carrel.TemplateTag{Tag: tag, TemplateID: img.Of, BuildID: img.Build,
+			Created: img.Created})
 	}
 	slices.SortFunc(out, func(x, y carrel.TemplateTag) int { return strings.Compare(x.Tag, y.Tag) })
 	return out, nil

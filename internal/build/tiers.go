@@ -23,7 +23,8 @@ type tiers struct {
 // get returns the tiers that work, the best first. If the tier that is asked for ("" is any) is not
 // among those that are known, find looks again. A tier that works no more is found by the creation
 // of a sandbox, which says why.
-func (t *tiers) get(ctx context.Context, asked carrel.Tier, find func(context.Context) []carrel.Tier) []carrel.Tier {
+func (t *tiers) get(ctx context.Context, asked carrel.Tier,
+	find func(context.Context) []carrel.Tier) []carrel.Tier {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	has := asked == "" && len(t.all) > 0 || slices.Contains(t.all, asked)

@@ -74,7 +74,8 @@ func (e *Engine) PutUpload(ctx context.Context, name string, r io.Reader) (err e
 		return &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
 	}
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > maxUploads {
-		return &carrel.Error{Op: op, Kind: carrel.Exhausted, Field: "files", Err: fmt.Errorf("this project has %d uploads", len(entries)),
+		return &carrel.Error{Op: op, Kind: carrel.Exhausted, Field: "files",
+			Err:  fmt.Errorf("this project has %d uploads", len(entries)),
 			Hint: "they go after a week without use"}
 	}
 	f, err := os.CreateTemp(dir, "part-*")

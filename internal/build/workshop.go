@@ -35,7 +35,8 @@ const (
 )
 
 // openWorkshop makes a sandbox.
-func (r *run) openWorkshop(ctx context.Context, image string, layer carrel.SnapshotID) (*workshop, error) {
+func (r *run) openWorkshop(ctx context.Context, image string,
+	layer carrel.SnapshotID) (*workshop, error) {
 	limits := carrel.Limits{CPUs: r.spec.CPUs, MemoryMB: r.spec.MemoryMB, DiskMB: r.diskMB()}
 	network := r.network()
 	sb, err := r.e.opts.Sandboxes.CreateWorkshop(ctx, r.j.public().ID, image, layer,
@@ -61,12 +62,14 @@ func (w *workshop) close(ctx context.Context) {
 
 // explain returns why the sandbox ended, if it ended by itself during a step, and else err.
 func (w *workshop) explain(ctx context.Context, err error) error {
-	for end := time.Now().Add(explainTime); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(explainPause) {
+	for end := time.Now().Add(explainTime); time.Now().Before(end) &&
+		ctx.Err() == nil; time.Sleep(explainPause) {
 		switch _, gone := w.sandboxes.Computer(ctx, w.id); {
 		case gone == nil:
 			return err
 		case carrel.KindOf(gone) == carrel.NotFound:
-			return &carrel.Error{Kind: carrel.Exhausted, Err: fmt.Errorf("the sandbox of the build ended: %w", gone), Hint: carrel.HintOf(gone)}
+			return &carrel.Error{Kind: carrel.Exhausted,
+				Err: fmt.Errorf("the sandbox of the build ended: %w", gone), Hint: carrel.HintOf(gone)}
 		}
 	}
 	return err
@@ -84,7 +87,8 @@ func (w *workshop) order(ctx context.Context, o bundle.Order) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	res, err := w.inside.Run(ctx, carrel.Command{Args: []string{driver.GuestPath, "bundle", string(raw)}, User: "root", Dir: "/", Timeout: orderTime})
+	res, err := w.inside.Run(ctx, carrel.Command{Args: []string{driver.GuestPath, "bundle",
+		string(raw)}, User: "root", Dir: "/", Timeout: orderTime})
 	if err != nil {
 		return nil, err
 	}
@@ -115,13 +119,16 @@ func (w *workshop) unpack(ctx context.Context, r io.Reader, at bundle.Placement)
 }
 
 // pack packs files inside and hands the stream to use.
-func (w *workshop) pack(ctx context.Context, sel bundle.Selection, missing bool, use func(bundle.Packed, io.Reader) error) error {
+func (w *workshop) pack(ctx context.Context, sel bundle.Selection, missing bool,
+	use func(bundle.Packed, io.Reader) error) error {
 	name := w.temp()
-	out, err := w.order(ctx, bundle.Order{Pack: &bundle.PackOrder{Selection: sel, Archive: name, Missing: missing}})
+	out, err := w.order(ctx, bundle.Order{Pack: &bundle.PackOrder{Selection: sel, Archive: name,
+		Missing: missing}})
 	if err != nil {
 		return err
 	}
-	defer func() { _, _ = w.order(ctx, bundle.Order{Remove: []string{name}}) }() // it would only take space
+	// it would only take space
+	defer func() { _, _ = w.order(ctx, bundle.Order{Remove: []string{name}}) }()
 	var packed bundle.Packed
 	if err := json.Unmarshal(out, &packed); err != nil {
 		return fmt.Errorf("the guest's answer: %w", err)
@@ -207,7 +214,8 @@ func (w *logWriter) line(raw []byte) {
 	if text == "" {
 		return
 	}
-	w.j.write(carrel.BuildLog{Time: time.Now().UTC(), Level: w.level, Source: w.source, Message: text, Step: w.step})
+	w.j.write(carrel.BuildLog{Time: time.Now().UTC(), Level: w.level, Source: w.source, Message: text,
+		Step: w.step})
 }
 
 // tail keeps the end of an output.
@@ -231,7 +239,8 @@ func (t *tail) add(p []byte) {
 func (t *tail) last() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	lines := strings.FieldsFunc(strings.ToValidUTF8(string(t.data), "�"), func(r rune) bool { return r == '\n' || r == '\r' })
+	lines := strings.FieldsFunc(strings.ToValidUTF8(string(t.data), "�"),
+		func(r rune) bool { return r == '\n' || r == '\r' })
 	for i := len(lines) - 1; i >= 0; i-- {
 		if text := strings.TrimSpace(lines[i]); text != "" {
 			const most = 300

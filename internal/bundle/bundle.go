@@ -163,7 +163,8 @@ func (p *packer) match(given string) ([]string, error) {
 		out = append(out, name)
 	}
 	if len(out) == 0 {
-		return nil, &carrel.Error{Kind: carrel.NotFound, Err: fmt.Errorf("%q: there is no such file", given)}
+		return nil, &carrel.Error{Kind: carrel.NotFound,
+			Err: fmt.Errorf("%q: there is no such file", given)}
 	}
 	slices.Sort(out)
 	return out, nil
@@ -302,7 +303,8 @@ func (p *packer) entry(name, to string, info image.File) error {
 	if err := p.ctx.Err(); err != nil {
 		return context.Cause(p.ctx)
 	}
-	h := &tar.Header{Name: to, Mode: int64(Bits(info.Mode)), Uid: int(info.UID), Gid: int(info.GID), ModTime: info.Modified, Format: tar.FormatPAX}
+	h := &tar.Header{Name: to, Mode: int64(Bits(info.Mode)), Uid: int(info.UID), Gid: int(info.GID),
+		ModTime: info.Modified, Format: tar.FormatPAX}
 	switch {
 	case info.Mode.IsDir():
 		h.Typeflag, h.Name = tar.TypeDir, to+"/"
@@ -316,7 +318,8 @@ func (p *packer) entry(name, to string, info image.File) error {
 	p.packed.Entries++
 	p.packed.Bytes += h.Size
 	if p.packed.Entries > MaxEntries || p.packed.Bytes > MaxBytes {
-		return &carrel.Error{Kind: carrel.Exhausted, Err: fmt.Errorf("more than %d files or %d GiB are copied", MaxEntries, MaxBytes>>30)}
+		return &carrel.Error{Kind: carrel.Exhausted,
+			Err: fmt.Errorf("more than %d files or %d GiB are copied", MaxEntries, MaxBytes>>30)}
 	}
 	fmt.Fprintf(p.sum, "%q %c %o %q %d\n", h.Name, h.Typeflag, h.Mode, h.Linkname, h.Size)
 	if p.out != nil {

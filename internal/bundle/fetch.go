@@ -32,7 +32,8 @@ func fetch(ctx context.Context, o FetchOrder) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return &carrel.Error{Kind: carrel.Unavailable, Err: fmt.Errorf("%s: the server answered %s", o.URL, resp.Status)}
+		return &carrel.Error{Kind: carrel.Unavailable,
+			Err: fmt.Errorf("%s: the server answered %s", o.URL, resp.Status)}
 	}
 	tmp, err := os.CreateTemp("/", ".carrel-fetch-*")
 	if err != nil {
@@ -48,7 +49,8 @@ func fetch(ctx context.Context, o FetchOrder) error {
 	if n > maxFetch {
 		return fmt.Errorf("%s: more than %d GiB", o.URL, maxFetch>>30)
 	}
-	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); o.Checksum != "" && !strings.EqualFold(got, o.Checksum) {
+	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); o.Checksum != "" &&
+		!strings.EqualFold(got, o.Checksum) {
 		return invalid("%s: its checksum is %s, not %s", o.URL, got, o.Checksum)
 	}
 	if _, err := tmp.Seek(0, io.SeekStart); err != nil {
@@ -66,7 +68,8 @@ func fetch(ctx context.Context, o FetchOrder) error {
 	r, w := io.Pipe()
 	go func() {
 		tw := tar.NewWriter(w)
-		err := tw.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o600, Size: n, ModTime: modified(resp), Format: tar.FormatPAX})
+		err := tw.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o600, Size: n,
+			ModTime: modified(resp), Format: tar.FormatPAX})
 		if err == nil {
 			_, err = io.Copy(tw, tmp)
 		}

@@ -17,7 +17,8 @@ const trustAside = "/dev/shm/.carrel-trust.json"
 // trustFiles are where the guest adds the wire's authority to a system's own files (package agent).
 // The patterns are those of package filepath.
 var trustFiles = []string{
-	"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+	"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
 	"/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem", "/etc/ssl/certs/*.0",
 	"/usr/local/share/ca-certificates/carrel.crt", "/etc/pki/ca-trust/source/anchors/carrel.pem",
 }
@@ -76,7 +77,8 @@ func cutAuthority(text, ours string) (without string, found bool) {
 			return text, found
 		}
 		head, tail := text[:at], text[at+len(ours):]
-		if i := strings.LastIndexByte(strings.TrimSuffix(head, "\n"), '\n'); strings.HasPrefix(head[i+1:], "# Carrel: ") {
+		if i := strings.LastIndexByte(strings.TrimSuffix(head, "\n"), '\n'); strings.HasPrefix(head[i+1:],
+			"# Carrel: ") {
 			head = head[:i+1]
 		}
 		text, found = head+tail, true

@@ -37,16 +37,19 @@ const (
 // Packages lists the packages in an image, sorted by kind, name, version and path. system is the
 // operating system that the image is of, as "debian 13", or "". Errors: Exhausted, and those of
 // reading the image.
-func Packages(ctx context.Context, files image.Files) (packages []carrel.Package, system string, err error) {
+func Packages(ctx context.Context,
+	files image.Files) (packages []carrel.Package, system string, err error) {
 	r := &reader{ctx: ctx, files: files}
 	id, version := r.system()
-	for _, step := range []func(string) error{r.debian, r.alpine, func(string) error { return r.walk(".", 0) }} {
+	for _, step := range []func(string) error{r.debian, r.alpine,
+		func(string) error { return r.walk(".", 0) }} {
 		if err := step(id); err != nil {
 			return nil, "", err
 		}
 	}
 	slices.SortFunc(r.found, func(a, b carrel.Package) int {
-		for _, c := range [...]int{strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name), strings.Compare(a.Version, b.Version)} {
+		for _, c := range [...]int{strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name),
+			strings.Compare(a.Version, b.Version)} {
 			if c != 0 {
 				return c
 			}
@@ -67,7 +70,8 @@ type reader struct {
 
 // add notes a package, unless it has no name or no version.
 func (r *reader) add(p carrel.Package, file string) error {
-	p.Name, p.Version, p.Arch, p.License = clean(p.Name), clean(p.Version), clean(p.Arch), clean(p.License)
+	p.Name, p.Version, p.Arch, p.License = clean(p.Name), clean(p.Version), clean(p.Arch),
+		clean(p.License)
 	if p.Name == "" || p.Version == "" {
 		return nil
 	}
@@ -117,7 +121,8 @@ func (r *reader) read(name string, most int64) ([]byte, error) {
 }
 
 func tooMuch(format string, args ...any) error {
-	return &carrel.Error{Op: "list packages", Kind: carrel.Exhausted, Err: fmt.Errorf("the image has "+format, args...)}
+	return &carrel.Error{Op: "list packages", Kind: carrel.Exhausted,
+		Err: fmt.Errorf("the image has "+format, args...)}
 }
 
 // system reads which operating system the image is of.
@@ -205,8 +210,10 @@ func (r *reader) visit(full, name string, depth int) error {
 
 // plainFiles are endings of names that are not looked at: most files of an image have one, and a
 // directory has one seldom.
-var plainFiles = []string{".py", ".pyc", ".js", ".mjs", ".cjs", ".ts", ".json", ".md", ".map", ".h", ".hpp", ".c", ".so", ".a", ".o", ".txt", ".html",
-	".gz", ".mo", ".rst", ".css", ".png", ".svg", ".list", ".md5sums", ".conf", ".pm", ".pl", ".rb", ".java", ".class", ".jar"}
+var plainFiles = []string{".py", ".pyc", ".js", ".mjs", ".cjs", ".ts", ".json", ".md", ".map", ".h",
+	".hpp", ".c", ".so", ".a", ".o", ".txt", ".html",
+	".gz", ".mo", ".rst", ".css", ".png", ".svg", ".list", ".md5sums", ".conf", ".pm", ".pl", ".rb",
+	".java", ".class", ".jar"}
 
 func mayBeDirectory(name string) bool {
 	return !slices.Contains(plainFiles, path.Ext(name)) || name[0] == '.'

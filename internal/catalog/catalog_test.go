@@ -61,24 +61,26 @@ var everything = map[string]string{
 	"etc/os-release": "NAME=\"Debian\"\nID=debian\nVERSION_ID=\"13\"\n",
 	"var/lib/dpkg/status": "Package: bash\nStatus: install ok installed\nArchitecture: amd64\nVersion: 5.2.37-2+b1\nDescription: a shell\n Version: 0\n\n" +
 		"Package: gone\nStatus: deinstall ok config-files\nVersion: 1\n\nPackage: epoch\nStatus: install ok installed\nVersion: 1:2~rc\n",
-	"var/lib/dpkg/status.d/tzdata":                                           "Package: tzdata\nVersion: 2026a\nArchitecture: all\n",
-	"var/lib/dpkg/status.d/tzdata.md5sums":                                   "Package: nothing\nVersion: 1\n",
-	"lib/apk/db/installed":                                                   "C:Q1\nP:musl\nV:1.2.5-r9\nA:x86_64\nL:MIT\n\nP:zlib\nV:1.3\n",
-	"usr/lib/python3/dist-packages/Zope.Interface-5.0.dist-info/METADATA":    "Metadata-Version: 2.1\r\nName: Zope.Interface\r\nVersion: 5.0\r\nLicense: ZPL 2.1\r\n\r\nName: body\n",
-	"opt/venv/lib/python3.12/site-packages/old.egg-info":                     "Name: old\nVersion: 0.1\n",
-	"opt/venv/lib/python3.12/site-packages/egg-2.egg-info/PKG-INFO":          "Name: egg\nVersion: 2\nLicense-Expression: MIT\n",
-	"app/node_modules/left-pad/package.json":                                 `{"name":"left-pad","version":"1.3.0","license":"WTFPL"}`,
-	"app/node_modules/@scope/pkg/package.json":                               `{"name":"@scope/pkg","version":"2.0.0","license":{"type":"MIT"}}`,
-	"app/node_modules/chart.js/package.json":                                 `{"name":"chart.js","version":"4.0.0"}`,
-	"app/node_modules/chart.js/node_modules/inner/package.json":              `{"name":"inner","version":"1.0.0"}`,
-	"app/node_modules/.bin/tool":                                             "x",
-	"app/node_modules/broken/package.json":                                   `{"name":`,
-	"app/package.json":                                                       `{"name":"app","version":"0"}`,
-	"proc/x/node_modules/no/package.json":                                    `{"name":"no","version":"1"}`,
-	"usr/share/doc/x.dist-info/README":                                       "x",
-	"srv/evil/node_modules/e/package.json":                                   `{"name":"e\u001b[2J\u202e","version":"1\n2"}`,
-	"srv/long/node_modules/l/package.json":                                   `{"name":"` + strings.Repeat("l", 2000) + `","version":"1"}`,
-	"srv/site-packages/" + strings.Repeat("d/", 70) + "x.dist-info/METADATA": "Name: deep\nVersion: 1\n",
+	"var/lib/dpkg/status.d/tzdata":                                        "Package: tzdata\nVersion: 2026a\nArchitecture: all\n",
+	"var/lib/dpkg/status.d/tzdata.md5sums":                                "Package: nothing\nVersion: 1\n",
+	"lib/apk/db/installed":                                                "C:Q1\nP:musl\nV:1.2.5-r9\nA:x86_64\nL:MIT\n\nP:zlib\nV:1.3\n",
+	"usr/lib/python3/dist-packages/Zope.Interface-5.0.dist-info/METADATA": "Metadata-Version: 2.1\r\nName: Zope.Interface\r\nVersion: 5.0\r\nLicense: ZPL 2.1\r\n\r\nName: body\n",
+	"opt/venv/lib/python3.12/site-packages/old.egg-info":                  "Name: old\nVersion: 0.1\n",
+	"opt/venv/lib/python3.12/site-packages/egg-2.egg-info/PKG-INFO":       "Name: egg\nVersion: 2\nLicense-Expression: MIT\n",
+	"app/node_modules/left-pad/package.json":                              `{"name":"left-pad","version":"1.3.0","license":"WTFPL"}`,
+	"app/node_modules/@scope/pkg/package.json":                            `{"name":"@scope/pkg","version":"2.0.0","license":{"type":"MIT"}}`,
+	"app/node_modules/chart.js/package.json":                              `{"name":"chart.js","version":"4.0.0"}`,
+	"app/node_modules/chart.js/node_modules/inner/package.json":           `{"name":"inner","version":"1.0.0"}`,
+	"app/node_modules/.bin/tool":                                          "x",
+	"app/node_modules/broken/package.json":                                `{"name":`,
+	"app/package.json":                                                    `{"name":"app","version":"0"}`,
+	"proc/x/node_modules/no/package.json":                                 `{"name":"no","version":"1"}`,
+	"usr/share/doc/x.dist-info/README":                                    "x",
+	"srv/evil/node_modules/e/package.json":                                `{"name":"e\u001b[2J\u202e","version":"1\n2"}`,
+	"srv/long/node_modules/l/package.json": `{"name":"` +
+		strings.Repeat("l", 2000) + `","version":"1"}`,
+	"srv/site-packages/" + strings.Repeat("d/", 70) +
+		"x.dist-info/METADATA": "Name: deep\nVersion: 1\n",
 }
 
 // TestPackages shows what is found in an image with packages of each kind.
@@ -122,8 +124,10 @@ pkg:pypi/old@0.1  /opt/venv/lib/python3.12/site-packages/old.egg-info
 
 // TestLinksAreNotFollowed shows that a database which is a link or a directory counts as none.
 func TestLinksAreNotFollowed(t *testing.T) {
-	files := imageOf(map[string]string{"secret": "Package: leak\nVersion: 1\n", "var/lib/dpkg/status.d/x/y": "Package: z\nVersion: 1\n"})
-	files.MapFS["var/lib/dpkg/status"] = &fstest.MapFile{Data: []byte("../../../secret"), Mode: fs.ModeSymlink | 0o777}
+	files := imageOf(map[string]string{"secret": "Package: leak\nVersion: 1\n",
+		"var/lib/dpkg/status.d/x/y": "Package: z\nVersion: 1\n"})
+	files.MapFS["var/lib/dpkg/status"] = &fstest.MapFile{Data: []byte("../../../secret"),
+		Mode: fs.ModeSymlink | 0o777}
 	files.MapFS["a/node_modules"] = &fstest.MapFile{Data: []byte("."), Mode: fs.ModeSymlink | 0o777}
 	list, _, err := catalog.Packages(t.Context(), files)
 	if err != nil || len(list) != 0 {
@@ -138,7 +142,8 @@ func TestCycloneDX(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := carrel.TemplatePackages{Template: "web", Digest: "sha256:abc", System: system, Packages: list}
+	in := carrel.TemplatePackages{Template: "web", Digest: "sha256:abc", System: system,
+		Packages: list}
 	one, err := catalog.CycloneDX(in)
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +162,8 @@ func TestCycloneDX(t *testing.T) {
 	if err := json.Unmarshal(one, &doc); err != nil {
 		t.Fatal(err)
 	}
-	if doc.BomFormat != "CycloneDX" || doc.SpecVersion != "1.6" || len(doc.SerialNumber) != len("urn:uuid:")+36 || len(doc.Components) != len(list) {
+	if doc.BomFormat != "CycloneDX" || doc.SpecVersion != "1.6" ||
+		len(doc.SerialNumber) != len("urn:uuid:")+36 || len(doc.Components) != len(list) {
 		t.Errorf("%+v", doc)
 	}
 	refs := map[string]bool{}
@@ -177,14 +183,16 @@ func FuzzPackages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		text := string(raw)
 		list, _, err := catalog.Packages(t.Context(), imageOf(map[string]string{
-			"etc/os-release": text, "var/lib/dpkg/status": text, "var/lib/dpkg/status.d/x": text, "lib/apk/db/installed": text,
+			"etc/os-release": text, "var/lib/dpkg/status": text, "var/lib/dpkg/status.d/x": text,
+			"lib/apk/db/installed":   text,
 			"a/x.dist-info/METADATA": text, "a/x.egg-info": text, "n/node_modules/x/package.json": text,
 		}))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range list {
-			if p.Name == "" || p.Version == "" || strings.ContainsAny(p.Name+p.Version+p.License+p.URL, "\n\x1b") || !strings.HasPrefix(p.URL, "pkg:") {
+			if p.Name == "" || p.Version == "" || strings.ContainsAny(p.Name+p.Version+p.License+p.URL,
+				"\n\x1b") || !strings.HasPrefix(p.URL, "pkg:") {
 				t.Errorf("%+v", p)
 			}
 		}

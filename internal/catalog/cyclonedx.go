@@ -47,12 +47,14 @@ type (
 // in it, and its serial number is made of its content.
 func CycloneDX(t carrel.TemplatePackages) ([]byte, error) {
 	out := bom{Format: "CycloneDX", Spec: "1.6", Version: 1, Components: []component{}}
-	out.Metadata.Component = component{Type: "container", Ref: "template", Name: t.Template, Version: t.Digest}
+	out.Metadata.Component = component{Type: "container", Ref: "template", Name: t.Template,
+		Version: t.Digest}
 	if t.System != "" {
 		out.Metadata.Component.Properties = []property{{"carrel:system", t.System}}
 	}
 	for i, p := range t.Packages {
-		c := component{Type: "library", Ref: fmt.Sprintf("%s#%d", p.URL, i), Name: p.Name, Version: p.Version, PURL: p.URL,
+		c := component{Type: "library", Ref: fmt.Sprintf("%s#%d", p.URL, i), Name: p.Name,
+			Version: p.Version, PURL: p.URL,
 			Properties: []property{{"carrel:path", p.Path}}}
 		if p.License != "" {
 			c.Licenses = []license{{naming{p.License}}}

@@ -102,7 +102,8 @@ func npmLicense(raw json.RawMessage) string {
 // https://github.com/package-url/purl-spec.
 func packageURL(kind, space, name, version, key, value string) string {
 	escape := func(text string) string {
-		return strings.ReplaceAll(strings.ReplaceAll(url.QueryEscape(clean(text)), "+", "%20"), "%3A", ":")
+		return strings.ReplaceAll(strings.ReplaceAll(url.QueryEscape(clean(text)), "+", "%20"), "%3A",
+			":")
 	}
 	out := "pkg:" + kind + "/"
 	if space != "" {

@@ -52,10 +52,12 @@ func (r *reader) debianStanzas(raw []byte, file, system string) error {
 	for _, stanza := range paragraphs(raw) {
 		f := fields(stanza)
 		// A package that was removed and left its settings behind is not installed.
-		if status := strings.Fields(f["Status"]); len(status) > 0 && status[len(status)-1] != "installed" {
+		if status := strings.Fields(f["Status"]); len(status) > 0 &&
+			status[len(status)-1] != "installed" {
 			continue
 		}
-		p := carrel.Package{Kind: "deb", Name: f["Package"], Version: f["Version"], Arch: f["Architecture"]}
+		p := carrel.Package{Kind: "deb", Name: f["Package"], Version: f["Version"],
+			Arch: f["Architecture"]}
 		p.URL = packageURL("deb", system, p.Name, p.Version, "arch", p.Arch)
 		if err := r.add(p, file); err != nil {
 			return err

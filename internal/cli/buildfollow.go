@@ -31,7 +31,8 @@ const keptLogLines = 50
 func (f *buildFollower) run(ctx context.Context, b carrel.Build) error {
 	var failed error
 	f.id = b.ID
-	for l, err := range f.svc.BuildLogs(ctx, b.ID, carrel.BuildLogOptions{Follow: true, MinLevel: "info"}) {
+	for l, err := range f.svc.BuildLogs(ctx, b.ID,
+		carrel.BuildLogOptions{Follow: true, MinLevel: "info"}) {
 		if err != nil {
 			failed = err
 			break
@@ -55,7 +56,8 @@ func (f *buildFollower) run(ctx context.Context, b carrel.Build) error {
 	case b.State == carrel.BuildReady:
 		return f.result(ctx, b)
 	case b.State == carrel.BuildCancelled:
-		return &carrel.Error{Op: "build template", Kind: carrel.Conflict, Err: errors.New("the build was cancelled")}
+		return &carrel.Error{Op: "build template", Kind: carrel.Conflict,
+			Err: errors.New("the build was cancelled")}
 	}
 	for _, l := range f.lines {
 		f.print(l)
@@ -108,7 +110,8 @@ func (f *buildFollower) cancel(ctx context.Context, b carrel.Build) error {
 	detached, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelPatience)
 	defer stop()
 	if _, err := f.svc.CancelBuild(detached, b.ID); err != nil {
-		return &carrel.Error{Op: "cancel build", Kind: carrel.KindOf(err), Err: err, Hint: "end it with: carrel build cancel " + b.ID}
+		return &carrel.Error{Op: "cancel build", Kind: carrel.KindOf(err), Err: err,
+			Hint: "end it with: carrel build cancel " + b.ID}
 	}
 	return ctx.Err()
 }
@@ -132,7 +135,8 @@ func (f *buildFollower) result(ctx context.Context, b carrel.Build) error {
 			cached++
 		}
 	}
-	fmt.Fprintf(f.err, "built %s in %s: %d steps, %d of them from the cache\n", printable(b.Name), f.now().Sub(f.begun).Round(10*time.Millisecond),
+	fmt.Fprintf(f.err, "built %s in %s: %d steps, %d of them from the cache\n", printable(b.Name),
+		f.now().Sub(f.begun).Round(10*time.Millisecond),
 		len(b.Steps), cached)
 	fmt.Fprintln(f.out, b.TemplateID, first(t.Digest, t.ID))
 	return nil
@@ -140,7 +144,8 @@ func (f *buildFollower) result(ctx context.Context, b carrel.Build) error {
 
 // buildFailure is the error of a failed build.
 func buildFailure(b carrel.Build) error {
-	e := &carrel.Error{Op: "build template", Kind: carrel.Internal, Err: errors.New("the build failed")}
+	e := &carrel.Error{Op: "build template", Kind: carrel.Internal,
+		Err: errors.New("the build failed")}
 	if b.Reason == nil {
 		return e
 	}

@@ -26,7 +26,8 @@ func (a buildCommands) listCommand() *cobra.Command {
 	var opts carrel.BuildListOptions
 	var states []string
 	c := &cobra.Command{
-		Use: "ls [TEMPLATE]", Aliases: []string{"list"}, Short: "List builds, newest first", Args: cobra.MaximumNArgs(1),
+		Use: "ls [TEMPLATE]", Aliases: []string{"list"}, Short: "List builds, newest first",
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				opts.Template = args[0]
@@ -42,11 +43,13 @@ func (a buildCommands) listCommand() *cobra.Command {
 				if a.json {
 					return a.printJSON(all)
 				}
-				return a.table([]string{"ID", "TEMPLATE", "STATE", "AGE", "TOOK", "STEPS", "SIZE"}, a.buildRows(all))
+				return a.table([]string{"ID", "TEMPLATE", "STATE", "AGE", "TOOK", "STEPS", "SIZE"},
+					a.buildRows(all))
 			})
 		},
 	}
-	c.Flags().StringArrayVar(&states, "state", nil, "only those that are waiting, building, ready, error or cancelled (repeat)")
+	c.Flags().StringArrayVar(&states, "state", nil,
+		"only those that are waiting, building, ready, error or cancelled (repeat)")
 	c.Flags().IntVar(&opts.Limit, "limit", 0, "how many (default 100)")
 	return c
 }
@@ -59,7 +62,8 @@ func (a buildCommands) buildRows(all []carrel.Build) [][]string {
 		if b.Size > 0 {
 			size = bytesText(b.Size)
 		}
-		rows = append(rows, []string{b.ID, first(b.Name, b.TemplateID), string(b.State), span(a.now().Sub(b.Created)), a.took(b),
+		rows = append(rows, []string{b.ID, first(b.Name, b.TemplateID), string(b.State),
+			span(a.now().Sub(b.Created)), a.took(b),
 			fmt.Sprint(len(b.Steps)), size})
 	}
 	return rows
@@ -89,11 +93,13 @@ func (a buildCommands) showCommand() *cobra.Command {
 					return a.printJSON(b)
 				}
 				fields := [][]string{
-					{"id", b.ID}, {"template", b.Name + " " + b.TemplateID}, {"tags", strings.Join(b.Tags, " ")}, {"state", string(b.State)},
+					{"id", b.ID}, {"template", b.Name + " " + b.TemplateID}, {"tags", strings.Join(b.Tags, " ")},
+					{"state", string(b.State)},
 					{"created", b.Created.Format(time.RFC3339)}, {"took", a.took(b)},
 				}
 				if b.Reason != nil {
-					fields = append(fields, []string{"reason", buildFailure(b).Error()}, []string{"hint", b.Reason.Hint})
+					fields = append(fields, []string{"reason", buildFailure(b).Error()},
+						[]string{"hint", b.Reason.Hint})
 				}
 				if err := a.table([]string{"FIELD", "VALUE"}, fields); err != nil || len(b.Steps) == 0 {
 					return err
@@ -121,7 +127,8 @@ func stepRows(steps []carrel.BuildStep) [][]string {
 		if s.Line > 0 {
 			line = fmt.Sprint(s.Line)
 		}
-		rows = append(rows, []string{fmt.Sprint(i + 1), line, state, s.Took.Round(time.Millisecond).String(), text})
+		rows = append(rows, []string{fmt.Sprint(i + 1), line, state,
+			s.Took.Round(time.Millisecond).String(), text})
 	}
 	return rows
 }
@@ -150,7 +157,8 @@ func (a buildCommands) logsCommand() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVarP(&opts.Follow, "follow", "f", false, "go on until the build has ended")
-	c.Flags().StringVar(&opts.MinLevel, "level", "", "lowest level: debug, info, warn or error (default debug)")
+	c.Flags().StringVar(&opts.MinLevel, "level", "",
+		"lowest level: debug, info, warn or error (default debug)")
 	c.Flags().IntVar(&opts.Offset, "offset", 0, "lines to pass over")
 	c.Flags().IntVar(&opts.Limit, "limit", 0, "how many lines (default: all)")
 	return c
@@ -158,7 +166,8 @@ func (a buildCommands) logsCommand() *cobra.Command {
 
 func (a buildCommands) cancelCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "cancel BUILD…", Short: "End builds; nothing of them runs any more when this returns", Args: cobra.MinimumNArgs(1),
+		Use: "cancel BUILD…", Short: "End builds; nothing of them runs any more when this returns",
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withService(c.Context(), func(svc carrel.Service) error {
 				for _, id := range args {

@@ -86,7 +86,11 @@ func (a *app) root() *cobra.Command {
 		a.serveCommand(), configCommands{a}.configCommand(), a.runCommand(), a.simCommand(), a.createCommand(), a.execCommand(), a.shellCommand(), a.listCommand(), a.infoCommand(),
 		a.pauseCommand(), a.resumeCommand(), drainCommands{a}.drainCommand(), backupCommands{a}.backupCommand(), backupCommands{a}.restoreCommand(), a.envCommand(), snapshotCommands{a}.snapshotCommand(), a.forkCommand(), a.rollbackCommand(), a.promoteCommand(), a.timelineCommand(),
 		a.diffCommand(), a.lifecycleCommand(), a.networkCommand(), a.killCommand(), processCommands{a}.psCommand(), processCommands{a}.attachCommand(), a.copyCommand(), a.logsCommand(), a.auditCommand(), a.metricsCommand(), topCommands{a}.topCommand(), a.traceCommand(), a.poolCommand(), fsckCommands{a}.fsckCommand(), a.doctorCommand(),
-		templateCommands{a}.templateCommand(), buildCommands{a}.buildCommand(), a.portForwardCommand(), urlCommand(a), sshCommands{a}.sshCommand(), sshCommands{a}.sshProxyCommand(), sshCommands{a}.sshKeyCommand(), a.caCommand(), secretCommands{a}.secretCommand(), policyCommands{a}.policyCommand(), a.benchCommand(), openapiCommand(a), a.licensesCommand(), a.versionCommand(),
+		templateCommands{a}.templateCommand(), buildCommands{a}.buildCommand(), a.portForwardCommand(),
+		urlCommand(a), sshCommands{a}.sshCommand(), sshCommands{a}.sshProxyCommand(),
+		sshCommands{a}.sshKeyCommand(), a.caCommand(), secretCommands{a}.secretCommand(),
+		policyCommands{a}.policyCommand(), a.benchCommand(), openapiCommand(a), a.licensesCommand(),
+		a.versionCommand(),
 	)
 	namedCommands{a}.acceptNames(root)
 	completions{a}.describe(root)

@@ -57,8 +57,8 @@ func (a *app) doctorCommand() *cobra.Command {
 	return c
 }
 
-// addFromDaemon adds what only a running daemon knows: the sandboxes and snapshots that need another
-// build. Without a daemon there is nothing to add.
+// addFromDaemon adds what only a running daemon knows: the sandboxes and snapshots that need
+// another build. Without a daemon there is nothing to add.
 func (a *app) addFromDaemon(ctx context.Context, rows []daemon.DoctorRow) {
 	_ = a.withService(ctx, func(svc carrel.Service) error {
 		c, ok := svc.(*client.Client)

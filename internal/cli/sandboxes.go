@@ -108,7 +108,8 @@ func (a *app) listCommand() *cobra.Command {
 				return usage(fmt.Errorf("--limit %d is negative", limit))
 			}
 			return a.withService(c.Context(), func(svc carrel.Service) error {
-				all, err := listAll(c.Context(), svc, carrel.ListOptions{Metadata: filter, Builds: builds}, limit)
+				all, err := listAll(c.Context(), svc, carrel.ListOptions{Metadata: filter, Builds: builds},
+					limit)
 				if err != nil {
 					return err
 				}

@@ -148,7 +148,9 @@ func (a snapshotCommands) snapshotInspectCommand() *cobra.Command {
 			return a.table([]string{"FIELD", "VALUE"}, [][]string{
 				{"id", string(s.ID)}, {"sandbox", string(s.Sandbox)}, {"parent", first(string(s.Parent), "–")},
 				{"created", s.Created.Format(time.RFC3339)}, {"cause", string(s.Cause)}, {"detail", s.Detail},
-				{"names", strings.Join(s.Names, ",")}, {"label", s.Label}, {"available", first(s.Unavailable, "yes")}, {"holds", holds(s)}, {"kept", strconv.FormatBool(s.Kept)},
+				{"names", strings.Join(s.Names, ",")}, {"label", s.Label},
+				{"available", first(s.Unavailable, "yes")}, {"holds", holds(s)},
+				{"kept", strconv.FormatBool(s.Kept)},
 				{"template", first(s.Alias, s.Template)}, {"tier", string(s.Tier)},
 				{"cpus", strconv.FormatFloat(s.Limits.CPUs, 'g', -1, 64)}, {"memory", bytesText(int64(s.Limits.MemoryMB) << 20)},
 				{"disk", bytesText(int64(s.Limits.DiskMB) << 20)}, {"pids", strconv.Itoa(s.Limits.Pids)},

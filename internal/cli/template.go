@@ -17,9 +17,12 @@ type templateCommands struct{ *app }
 func (a templateCommands) templateCommand() *cobra.Command {
 	c := &cobra.Command{Use: "template", Short: "Keep templates, the filesystems sandboxes start from", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.AddCommand(a.templateListCommand(), a.templateBuildCommand(), a.templateImportCommand(), a.templatePullCommand(), a.templatePushCommand(), a.templateGetCommand(),
-		a.templateInspectCommand(), a.templateStartCommand(), a.templateHistoryCommand(), a.templateTagCommand(), a.templateUntagCommand(),
-		a.templateTagsCommand(), a.templateDiffCommand(), a.templateSBOMCommand(), a.templateCollectCommand(), a.templateRemoveCommand())
+	c.AddCommand(a.templateListCommand(), a.templateBuildCommand(), a.templateImportCommand(),
+		a.templatePullCommand(), a.templatePushCommand(), a.templateGetCommand(),
+		a.templateInspectCommand(), a.templateStartCommand(), a.templateHistoryCommand(),
+		a.templateTagCommand(), a.templateUntagCommand(),
+		a.templateTagsCommand(), a.templateDiffCommand(), a.templateSBOMCommand(),
+		a.templateCollectCommand(), a.templateRemoveCommand())
 	return c
 }
 
@@ -101,14 +104,16 @@ func (a templateCommands) templatePullCommand() *cobra.Command {
 				if err != nil {
 					return carrel.Template{}, err
 				}
-				t, err := svc.PullImage(c.Context(), args[0], carrel.PullOptions{Image: args[1], Credentials: own, Platform: platform}, progress)
+				t, err := svc.PullImage(c.Context(), args[0],
+					carrel.PullOptions{Image: args[1], Credentials: own, Platform: platform}, progress)
 				return how.apply(c, svc, t, err)
 			})
 		},
 	}
 	how.add(c)
 	login.add(c)
-	c.Flags().StringVar(&platform, "platform", "", "this machine's platform, such as linux/amd64; others are refused")
+	c.Flags().StringVar(&platform, "platform", "",
+		"this machine's platform, such as linux/amd64; others are refused")
 	return c
 }
 
@@ -168,7 +173,8 @@ func (a templateCommands) makeTemplate(c *cobra.Command, job func(carrel.Service
 
 func (a templateCommands) templateInspectCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "inspect NAME", Aliases: []string{"show"}, Short: "Show one template", Args: cobra.ExactArgs(1),
+		Use: "inspect NAME", Aliases: []string{"show"}, Short: "Show one template",
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withService(c.Context(), func(svc carrel.Service) error {
 				t, err := svc.GetTemplate(c.Context(), args[0])

@@ -61,23 +61,35 @@ the moment in which the command succeeded. See docs/templates.md.`,
 		RunE: func(c *cobra.Command, args []string) error { return a.runBuild(c, args, &how) },
 	}
 	f := c.Flags()
-	f.StringVarP(&how.file, "file", "f", "", "the Dockerfile, \"-\" for stdin (default PATH/Dockerfile)")
-	f.StringArrayVar(&how.args, "build-arg", nil, "KEY=VALUE of an ARG; KEY alone takes it from the environment (repeat)")
+	f.StringVarP(&how.file, "file", "f", "",
+		"the Dockerfile, \"-\" for stdin (default PATH/Dockerfile)")
+	f.StringArrayVar(&how.args, "build-arg", nil,
+		"KEY=VALUE of an ARG; KEY alone takes it from the environment (repeat)")
 	f.StringVar(&how.spec.Target, "target", "", "stage to build (default: the last)")
-	f.StringArrayVar(&how.secrets, "secret", nil, "id=NAME,src=FILE or id=NAME,env=VARIABLE for RUN --mount=type=secret (repeat)")
-	f.StringArrayVar(&how.registries, "registry", nil, "HOST=FILE with the credentials for a registry, as JSON: {type: registry|aws|gcp, …} (repeat)")
+	f.StringArrayVar(&how.secrets, "secret", nil,
+		"id=NAME,src=FILE or id=NAME,env=VARIABLE for RUN --mount=type=secret (repeat)")
+	f.StringArrayVar(&how.registries, "registry", nil,
+		"HOST=FILE with the credentials for a registry, as JSON: {type: registry|aws|gcp, …} (repeat)")
 	f.BoolVar(&how.spec.NoCache, "no-cache", false, "do every step, whatever the cache has")
 	f.StringArrayVar(&how.spec.Tags, "tag", nil, "tag of the template (default: default; repeat)")
-	f.Var((*cores)(&how.cpus), "cpus", "processor cores of the build's sandboxes and of the template's (default: the daemon's)")
-	f.Var((*mebibytes)(&how.memory), "memory", "memory of them, such as 512M or 4GiB (default: the daemon's)")
+	f.Var((*cores)(&how.cpus), "cpus",
+		"processor cores of the build's sandboxes and of the template's (default: the daemon's)")
+	f.Var((*mebibytes)(&how.memory), "memory",
+		"memory of them, such as 512M or 4GiB (default: the daemon's)")
 	f.Var((*mebibytes)(&how.disk), "disk", "disk of them, in the same way (default: the daemon's)")
-	f.Var((*mebibytes)(&how.minFree), "min-free-disk", "least free disk that a sandbox of the template has")
-	f.StringVar(&how.startCmd, "start", "", "shell command that sandboxes start with, in place of the Dockerfile's")
-	f.StringVar(&how.readyCmd, "ready", "", "shell command that succeeds when that is up, in place of the Dockerfile's")
-	f.BoolVar(&how.spec.Public, "public", false, "let every project make sandboxes of it (administrators)")
+	f.Var((*mebibytes)(&how.minFree), "min-free-disk",
+		"least free disk that a sandbox of the template has")
+	f.StringVar(&how.startCmd, "start", "",
+		"shell command that sandboxes start with, in place of the Dockerfile's")
+	f.StringVar(&how.readyCmd, "ready", "",
+		"shell command that succeeds when that is up, in place of the Dockerfile's")
+	f.BoolVar(&how.spec.Public, "public", false,
+		"let every project make sandboxes of it (administrators)")
 	f.StringVar(&how.tier, "tier", "", "tier of the build's sandboxes (default: the best one)")
-	f.DurationVar(&how.spec.Timeout, "timeout", 0, "longest time for the build (default: the daemon's)")
-	f.DurationVar(&how.spec.StepTimeout, "step-timeout", 0, "longest time for one step (default: the daemon's)")
+	f.DurationVar(&how.spec.Timeout, "timeout", 0,
+		"longest time for the build (default: the daemon's)")
+	f.DurationVar(&how.spec.StepTimeout, "step-timeout", 0,
+		"longest time for one step (default: the daemon's)")
 	f.BoolVarP(&how.quiet, "quiet", "q", false, "print only the template's ID")
 	how.network.addRules(f)
 	return c
@@ -126,7 +138,8 @@ func (a templateCommands) runBuild(c *cobra.Command, args []string, how *buildFl
 }
 
 // readDockerfile returns the context's directory and the Dockerfile's text.
-func (a templateCommands) readDockerfile(args []string, how *buildFlags) (dir, text string, err error) {
+func (a templateCommands) readDockerfile(args []string,
+	how *buildFlags) (dir, text string, err error) {
 	dir = "."
 	if len(args) == 2 {
 		dir = args[1]
@@ -152,7 +165,8 @@ func (a templateCommands) readDockerfile(args []string, how *buildFlags) (dir, t
 		raw, err = os.ReadFile(how.file)
 	}
 	if err != nil {
-		return "", "", &carrel.Error{Kind: carrel.Invalid, Err: err, Hint: "name the Dockerfile with -f, and the directory of its files after the template's name"}
+		return "", "", &carrel.Error{Kind: carrel.Invalid, Err: err,
+			Hint: "name the Dockerfile with -f, and the directory of its files after the template's name"}
 	}
 	return dir, string(raw), nil
 }
@@ -180,7 +194,8 @@ func (how *buildFlags) fill(name, text string) (err error) {
 }
 
 // registryLogins reads HOST=FILE pairs.
-func (a templateCommands) registryLogins(pairs []string) (map[string]carrel.RegistryCredentials, error) {
+func (a templateCommands) registryLogins(
+	pairs []string) (map[string]carrel.RegistryCredentials, error) {
 	var out map[string]carrel.RegistryCredentials
 	for _, p := range pairs {
 		host, file, ok := strings.Cut(p, "=")
@@ -238,11 +253,13 @@ func buildSecrets(specs []string) (map[string]string, error) {
 				}
 				fallthrough
 			default:
-				return nil, usage(fmt.Errorf("--secret %q: %q is not known: write id=NAME,src=FILE or id=NAME,env=VARIABLE", spec, part))
+				return nil, usage(fmt.Errorf(
+					"--secret %q: %q is not known: write id=NAME,src=FILE or id=NAME,env=VARIABLE", spec, part))
 			}
 		}
 		if id == "" || file != "" && variable != "" {
-			return nil, usage(fmt.Errorf("--secret %q: write id=NAME,src=FILE or id=NAME,env=VARIABLE", spec))
+			return nil, usage(fmt.Errorf("--secret %q: write id=NAME,src=FILE or id=NAME,env=VARIABLE",
+				spec))
 		}
 		value, err := secretValue(id, file, variable)
 		if err != nil {

@@ -13,13 +13,16 @@ import (
 	"github.com/carrel-dev/carrel/internal/catalog"
 )
 
-// gcAge is how old the cache of a build must be before gc takes it, unless the caller says another age.
+// gcAge is how old the cache of a build must be before gc takes it, unless the caller says another
+// age.
 const gcAge = 24 * time.Hour
 
 // templateHistoryCommand is "carrel template history".
 func (a templateCommands) templateHistoryCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "history NAME", Short: "List a template's builds, newest first, and the tags that point to them", Args: cobra.ExactArgs(1),
+		Use:   "history NAME",
+		Short: "List a template's builds, newest first, and the tags that point to them",
+		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withService(c.Context(), func(svc carrel.Service) error {
 				builds, err := svc.ListBuilds(c.Context(), carrel.BuildListOptions{Template: args[0]})
@@ -50,7 +53,9 @@ func (a templateCommands) templateHistoryCommand() *cobra.Command {
 // templateTagCommand is "carrel template tag".
 func (a templateCommands) templateTagCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "tag NAME[:TAG] TAG…", Short: "Make tags of a template point to its present build, or to that of a tag", Args: cobra.MinimumNArgs(2),
+		Use:     "tag NAME[:TAG] TAG…",
+		Short:   "Make tags of a template point to its present build, or to that of a tag",
+		Args:    cobra.MinimumNArgs(2),
 		Example: "  carrel template tag web:v2 stable",
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withService(c.Context(), func(svc carrel.Service) error {
@@ -123,7 +128,8 @@ D removed, m only the mode or owner. Times do not count.`,
 				if err != nil {
 					return err
 				}
-				return a.printDiff(diff{From: carrel.SnapshotID(args[0]), To: carrel.SnapshotID(args[1]), Changes: changes}, stat)
+				return a.printDiff(diff{From: carrel.SnapshotID(args[0]), To: carrel.SnapshotID(args[1]),
+					Changes: changes}, stat)
 			})
 		},
 	}
@@ -135,7 +141,8 @@ D removed, m only the mode or owner. Times do not count.`,
 func (a templateCommands) templateSBOMCommand() *cobra.Command {
 	var format string
 	c := &cobra.Command{
-		Use: "sbom NAME", Short: "List the packages in a template: Debian's and Alpine's, pip's and npm's",
+		Use:     "sbom NAME",
+		Short:   "List the packages in a template: Debian's and Alpine's, pip's and npm's",
 		Example: "  carrel template sbom web --format cyclonedx > web.cdx.json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -151,7 +158,8 @@ func (a templateCommands) templateSBOMCommand() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVar(&format, "format", "table", "table, or cyclonedx for a bill of materials in JSON")
+	c.Flags().StringVar(&format, "format", "table",
+		"table, or cyclonedx for a bill of materials in JSON")
 	return c
 }
 
@@ -179,7 +187,8 @@ func (a templateCommands) templateCollectCommand() *cobra.Command {
 	opts := carrel.CollectOptions{OlderThan: gcAge}
 	var all bool
 	c := &cobra.Command{
-		Use: "gc", Short: "Remove the caches of builds: pulled bases and layers of steps", Args: cobra.NoArgs,
+		Use: "gc", Short: "Remove the caches of builds: pulled bases and layers of steps",
+		Args: cobra.NoArgs,
 		Long: `Removes the caches of builds: bases that were pulled, and layers of steps. Templates stay, and
 so does everything that a sandbox or a snapshot lies on. Later builds do again what they miss.`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -196,7 +205,8 @@ so does everything that a sandbox or a snapshot lies on. Later builds do again w
 				}
 				rows := make([][]string, 0, len(done.Items))
 				for _, it := range done.Items {
-					rows = append(rows, []string{it.Kind, it.ID, bytesText(it.Bytes), span(a.now().Sub(it.Created)), it.Name})
+					rows = append(rows, []string{it.Kind, it.ID, bytesText(it.Bytes),
+						span(a.now().Sub(it.Created)), it.Name})
 				}
 				if err := a.table([]string{"KIND", "ID", "SIZE", "AGE", "OF"}, rows); err != nil {
 					return err
@@ -218,7 +228,8 @@ so does everything that a sandbox or a snapshot lies on. Later builds do again w
 
 // templateRows are templates as a table's rows, with what lies on each. A service without a catalog
 // does not say what does.
-func (a templateCommands) templateRows(ctx context.Context, svc carrel.Service, all []carrel.Template) ([][]string, error) {
+func (a templateCommands) templateRows(ctx context.Context, svc carrel.Service,
+	all []carrel.Template) ([][]string, error) {
 	uses, err := svc.TemplateUses(ctx)
 	if err != nil && carrel.KindOf(err) != carrel.Unsupported {
 		return nil, err

@@ -22,9 +22,12 @@ type registryLogin struct {
 }
 
 func (l *registryLogin) add(c *cobra.Command) {
-	c.Flags().StringVar(&l.username, "username", "", "account of the registry (default: the daemon's docker configuration)")
-	c.Flags().BoolVar(&l.stdin, "password-stdin", false, "read its password or token from standard input")
-	c.Flags().StringVar(&l.file, "credentials", "", "file with credentials as JSON: {type: registry|aws|gcp, …} (see docs/registries.md)")
+	c.Flags().StringVar(&l.username, "username", "",
+		"account of the registry (default: the daemon's docker configuration)")
+	c.Flags().BoolVar(&l.stdin, "password-stdin", false,
+		"read its password or token from standard input")
+	c.Flags().StringVar(&l.file, "credentials", "",
+		"file with credentials as JSON: {type: registry|aws|gcp, …} (see docs/registries.md)")
 }
 
 // maxCredentials bounds what is read, in bytes.
@@ -61,7 +64,8 @@ func (l *registryLogin) read(a *app) (*carrel.RegistryCredentials, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &carrel.RegistryCredentials{Username: l.username, Password: strings.TrimRight(string(raw), "\r\n")}, nil
+	return &carrel.RegistryCredentials{Username: l.username,
+		Password: strings.TrimRight(string(raw), "\r\n")}, nil
 }
 
 func (a templateCommands) templatePushCommand() *cobra.Command {
@@ -81,7 +85,8 @@ without memory and without the sandbox's host name.`,
 			}
 			return a.withService(c.Context(), func(svc carrel.Service) error {
 				bar := newBar(a.err)
-				p, err := svc.PushTemplate(c.Context(), args[0], carrel.PushOptions{Image: args[1], Credentials: own}, bar.update)
+				p, err := svc.PushTemplate(c.Context(), args[0],
+					carrel.PushOptions{Image: args[1], Credentials: own}, bar.update)
 				bar.done()
 				if err != nil {
 					return err

@@ -9,12 +9,15 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	f.StringVar(&c.TLSCert, "tls-cert", c.TLSCert, "certificate file (PEM) for DOMAIN and *.DOMAIN")
 	f.StringVar(&c.TLSKey, "tls-key", c.TLSKey, "the certificate's key file (PEM)")
 	f.StringVar(&c.DataDir, "data-dir", c.DataDir, "directory of what must survive: records, the API key, sandboxes' own files")
-	f.BoolVar(&c.AdoptCopy, "adopt-copy", c.AdoptCopy, "this data directory is a copy, and its original is gone for good: own everything in it, under the old IDs (for one start)")
+	f.BoolVar(&c.AdoptCopy, "adopt-copy", c.AdoptCopy,
+		"this data directory is a copy, and its original is gone for good: own everything in it, under the old IDs (for one start)")
 	f.StringVar(&c.CacheDir, "cache-dir", c.CacheDir, "directory of what can be made again (the base template)")
 	f.StringVar((*string)(&c.DefaultTier), "default-tier", string(c.DefaultTier), "tier of sandboxes that ask for none (default: the strongest that works here)")
 	f.StringVar(&c.DefaultTemplate, "default-template", c.DefaultTemplate, "template of sandboxes that ask for none")
-	f.StringVar(&c.DebianMirror, "debian-mirror", c.DebianMirror, "address of Debian's archive, for the built-in templates (default: the one that this machine's apt uses)")
-	f.BoolVar(&c.NoFirstUse, "no-first-use", c.NoFirstUse, "make built-in templates of Debian's packages only by carrel template get, not at their first use")
+	f.StringVar(&c.DebianMirror, "debian-mirror", c.DebianMirror,
+		"address of Debian's archive, for the built-in templates (default: the one that this machine's apt uses)")
+	f.BoolVar(&c.NoFirstUse, "no-first-use", c.NoFirstUse,
+		"make built-in templates of Debian's packages only by carrel template get, not at their first use")
 	f.IntVar(&c.MaxSandboxes, "max-sandboxes", c.MaxSandboxes, "how many may live at once; below that the machine's memory, disk and descriptors decide")
 	f.IntVar(&c.MaxStarting, "max-starting", c.MaxStarting, "how many may start or resume at once (0: 32 for each processor; below that the daemon finds out what the machine sustains)")
 	f.IntVar(&c.MaxQueued, "max-queued", c.MaxQueued, "how many may wait for that; more are refused, with when to try again")
@@ -58,7 +61,8 @@ func (c *Config) snapshotFlags(f *pflag.FlagSet) {
 	f.Var((*Size)(&c.SnapshotQuota), "snapshot-quota", "what they may take on this machine's disk, such as 200GiB (0: no bound)")
 	f.Var((*Size)(&c.SnapshotCache), "snapshot-cache", "what of it may be uncompressed copies, for quick restoring")
 	f.IntVar(&c.MaxPaused, "max-paused", c.MaxPaused, "how many sandboxes may be paused at once (0: no bound)")
-	f.StringVar(&c.OnUpgrade, "on-upgrade", c.OnUpgrade, "how memory is saved of a sandbox that another build started: keep (that build's kernel is kept, and restores it), files (files only) or refuse")
+	f.StringVar(&c.OnUpgrade, "on-upgrade", c.OnUpgrade,
+		"how memory is saved of a sandbox that another build started: keep (that build's kernel is kept, and restores it), files (files only) or refuse")
 }
 
 // wireFlags adds the flags for traffic out of sandboxes.

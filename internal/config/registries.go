@@ -26,11 +26,16 @@ type Registries struct {
 // registryFlags adds the flags for registries.
 func (c *Config) registryFlags(f *pflag.FlagSet) {
 	r := &c.Registries
-	f.StringSliceVar(&r.Allow, "allow-registry", r.Allow, "registry that may have a private address: HOST, HOST:PORT, or http://HOST:PORT without TLS (repeat)")
-	f.StringSliceVar(&r.Mirrors, "registry-mirrors", r.Mirrors, "HOST=URL of a mirror that is asked before a registry, such as docker.io=https://mirror.example.com (repeat)")
-	f.BoolVar(&r.Offline, "offline", r.Offline, "reach no registry: images come from --image-store only")
-	f.StringVar(&r.ImageStore, "image-store", r.ImageStore, "directory with an OCI image layout, in which images are first looked up (default: none)")
-	f.Var((*Size)(&r.LayerCache), "layer-cache", "how much of pulled images' layers is kept, for the next pull (0: none)")
+	f.StringSliceVar(&r.Allow, "allow-registry", r.Allow,
+		"registry that may have a private address: HOST, HOST:PORT, or http://HOST:PORT without TLS (repeat)")
+	f.StringSliceVar(&r.Mirrors, "registry-mirrors", r.Mirrors,
+		"HOST=URL of a mirror that is asked before a registry, such as docker.io=https://mirror.example.com (repeat)")
+	f.BoolVar(&r.Offline, "offline", r.Offline,
+		"reach no registry: images come from --image-store only")
+	f.StringVar(&r.ImageStore, "image-store", r.ImageStore,
+		"directory with an OCI image layout, in which images are first looked up (default: none)")
+	f.Var((*Size)(&r.LayerCache), "layer-cache",
+		"how much of pulled images' layers is kept, for the next pull (0: none)")
 }
 
 // MirrorList returns the mirrors as pairs of a registry and a URL.
@@ -54,7 +59,8 @@ func (c Config) checkRegistries() error {
 	}
 	for _, m := range r.MirrorList() {
 		u, err := url.Parse(m[1])
-		if m[0] == "" || err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
+		if m[0] == "" || err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" ||
+			u.RawQuery != "" || u.User != nil {
 			return bad("registry-mirrors", "%q is not HOST=URL", m[0]+"="+m[1])
 		}
 	}

@@ -14,7 +14,8 @@ import (
 
 // Validate checks every field. The error names the first bad one; its Kind is Invalid.
 func (c Config) Validate() error {
-	for _, check := range []func() error{c.checkNetwork, c.checkDirs, c.checkSandboxes, c.checkTimes, c.checkSnapshots, c.checkWarm, c.checkWire, c.checkRegistries, c.checkIngress, c.checkLog} {
+	for _, check := range []func() error{c.checkNetwork, c.checkDirs, c.checkSandboxes, c.checkTimes,
+		c.checkSnapshots, c.checkWarm, c.checkWire, c.checkRegistries, c.checkIngress, c.checkLog} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -88,7 +89,8 @@ func (c Config) checkSandboxes() error {
 		return bad("default-template", "must not be empty")
 	}
 	if m := c.DebianMirror; m != "" {
-		if u, err := url.Parse(m); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+		if u, err := url.Parse(m); err != nil || u.Scheme != "http" && u.Scheme != "https" ||
+			u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 			return bad("debian-mirror", "%q is no address of an archive: give http://HOST/debian", m)
 		}
 	}

@@ -199,9 +199,11 @@ func (d *Daemon) openService(ctx context.Context, opts Options) (err error) {
 	}
 	err = d.reserve.Do(func() (err error) {
 		d.parts, err = assembly.Open(ctx, assembly.Options{
-			Config: d.cfg, Lasting: lasting(d.cfg, d.reserve, d.log), Drivers: opts.Drivers, KillOnClose: opts.KillOnClose,
+			Config: d.cfg, Lasting: lasting(d.cfg, d.reserve, d.log), Drivers: opts.Drivers,
+			KillOnClose:  opts.KillOnClose,
 			HostServices: hostServices(d.cfg.Wire.HostServices, d.listener.Addr()), OwnPort: d.own.has,
-			Supervisor: d.given.store, BuildNetwork: d.buildNetwork(), Callers: d.callers, Issuer: d.issuer, SSHKeys: d.sshKeys, Traces: d.traces, Log: d.log,
+			Supervisor: d.given.store, BuildNetwork: d.buildNetwork(), Callers: d.callers, Issuer: d.issuer,
+			SSHKeys: d.sshKeys, Traces: d.traces, Log: d.log,
 		})
 		return err
 	})
@@ -236,7 +238,8 @@ func (d *Daemon) openDoors() {
 	d.undo.Add(func() { _ = gw.Close() })
 	control := api.New(api.Options{
 		Service: d.parts.Access, Callers: d.callers, Version: version.Version, Limits: d.cfg.Limits, MaxTimeout: d.cfg.MaxTimeout,
-		Snapshots: d.parts.Snapshots, Rekey: d.parts.Vault.Rekey, DefaultNetwork: d.network, Builds: d.parts.Access,
+		Snapshots: d.parts.Snapshots, Rekey: d.parts.Vault.Rekey, DefaultNetwork: d.network,
+		Builds:    d.parts.Access,
 		Admission: d.parts.Service.Admission,
 		Doctor:    d.doctor,
 		Ready:     d.ready.Load, Done: d.stopping, Log: d.log,
@@ -274,7 +277,8 @@ func (d *Daemon) Serve(ctx context.Context) error {
 		if !reserve.NoRoom(err) {
 			return err
 		}
-		d.log.Error("local commands don't find this daemon by themselves: the disk is full", "err", err, "hint", "give them --url "+d.url)
+		d.log.Error("local commands don't find this daemon by themselves: the disk is full", "err", err,
+			"hint", "give them --url "+d.url)
 		wg.Go(func() { d.announceLater(ctx) })
 	}
 	defer os.Remove(d.announcement()) // the next daemon to start must not be taken for this one
@@ -318,7 +322,8 @@ func (d *Daemon) Close() error {
 func (d *Daemon) announcement() string { return filepath.Join(d.cfg.DataDir, "daemon.json") }
 
 func (d *Daemon) announce() error {
-	raw, err := json.Marshal(map[string]any{"url": d.url, "addr": d.listener.Addr().String(), "pid": os.Getpid(), "dir": d.cfg.DataDir})
+	raw, err := json.Marshal(map[string]any{"url": d.url, "addr": d.listener.Addr().String(),
+		"pid": os.Getpid(), "dir": d.cfg.DataDir})
 	if err == nil {
 		err = atomicfile.Write(d.announcement(), append(raw, '\n'), 0o600)
 	}

@@ -27,13 +27,15 @@ func Doctor(ctx context.Context, cfg config.Config) ([]DoctorRow, error) {
 	defer os.RemoveAll(scratch)
 	problem, hint, identityErr := datadir.Inspect(cfg.DataDir)
 	cfg.DataDir = filepath.Join(scratch, "data")
-	checks, err := assembly.Examine(ctx, assembly.Options{Config: cfg, Lasting: lasting(cfg, nil, slog.New(slog.DiscardHandler)), Log: slog.New(slog.DiscardHandler)})
+	checks, err := assembly.Examine(ctx, assembly.Options{Config: cfg,
+		Lasting: lasting(cfg, nil, slog.New(slog.DiscardHandler)), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}
 	out := append(rows(checks), copyRows(problem, hint)...)
 	if identityErr != nil {
-		out = append(out, DoctorRow{Driver: dataRow, Problem: identityErr.Error(), Hint: carrel.HintOf(identityErr)})
+		out = append(out, DoctorRow{Driver: dataRow, Problem: identityErr.Error(),
+			Hint: carrel.HintOf(identityErr)})
 	}
 	return out, nil
 }
@@ -46,7 +48,9 @@ func copyRows(problem, hint string) []DoctorRow {
 	if problem == "" {
 		return nil
 	}
-	return []DoctorRow{{Driver: dataRow, OK: true, Findings: []api.Finding{{What: "this data directory is not the original", Why: problem, Hint: hint}}}}
+	return []DoctorRow{{Driver: dataRow, OK: true,
+		Findings: []api.Finding{{What: "this data directory is not the original", Why: problem,
+			Hint: hint}}}}
 }
 
 // doctor is Doctor for a running daemon.

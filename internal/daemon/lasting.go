@@ -34,7 +34,8 @@ func lasting(cfg config.Config, held *reserve.Reserve, log *slog.Logger) *assemb
 }
 
 // openRecords opens the records, and says what had to be put back.
-func openRecords(ctx context.Context, file string, held *reserve.Reserve, log *slog.Logger) (state.Store, error) {
+func openRecords(ctx context.Context, file string, held *reserve.Reserve,
+	log *slog.Logger) (state.Store, error) {
 	s, err := sqlite.Open(ctx, file)
 	if err != nil {
 		return nil, err
@@ -59,7 +60,8 @@ const storeIdentity = "store-identity.json"
 
 // openBlobs opens the storage of packs: in dir, or where the configuration says. shared says that
 // other machines may use it too.
-func openBlobs(ctx context.Context, cfg config.Config, dir string, log *slog.Logger) (_ snapshot.Blobs, shared bool, err error) {
+func openBlobs(ctx context.Context, cfg config.Config, dir string,
+	log *slog.Logger) (_ snapshot.Blobs, shared bool, err error) {
 	switch where := cfg.SnapshotStore; {
 	case strings.HasPrefix(where, "s3://"):
 		b, err := remote.Open(ctx, remote.Options{

@@ -95,11 +95,13 @@ func Open(path string, adopt bool) (*Dir, error) {
 		return nil, err
 	case was.ID == "":
 		// A restored backup names only its original. See Restored.
-		d.Verdict, d.Identity = Copied, Identity{Form: formVersion, ID: newID(), CopyOf: was.CopyOf, Restored: true}
+		d.Verdict, d.Identity = Copied, Identity{Form: formVersion, ID: newID(), CopyOf: was.CopyOf,
+			Restored: true}
 	case was.Spot.is(now) && !elsewhere(was, path), failpoint.Mutant("identity"):
 		d.Verdict, d.Identity, d.was = Same, was, was.Spot
 	default:
-		d.Verdict, d.Identity = Copied, Identity{Form: formVersion, ID: newID(), CopyOf: was.ID, CopyFrom: was.Path, Parts: was.Parts}
+		d.Verdict, d.Identity = Copied, Identity{Form: formVersion, ID: newID(), CopyOf: was.ID,
+			CopyFrom: was.Path, Parts: was.Parts}
 	}
 	if adopt && d.Copy() {
 		d.Adopted, d.Claimed = true, true
@@ -108,8 +110,8 @@ func Open(path string, adopt bool) (*Dir, error) {
 	return d, nil
 }
 
-// Commit makes the identity durable. A copy calls it after its records are its own. It writes nothing
-// if nothing has changed.
+// Commit makes the identity durable. A copy calls it after its records are its own. It writes
+// nothing if nothing has changed.
 func (d *Dir) Commit() error {
 	if d.Verdict == Same && !d.Claimed && d.was == d.Spot && d.isWhole() {
 		return nil
@@ -124,7 +126,8 @@ func (d *Dir) Commit() error {
 		}
 	}
 	if err != nil {
-		return &carrel.Error{Op: opOpen, Kind: carrel.KindOf(err), Field: "data-dir", Err: fmt.Errorf("write its identity: %w", err)}
+		return &carrel.Error{Op: opOpen, Kind: carrel.KindOf(err), Field: "data-dir",
+			Err: fmt.Errorf("write its identity: %w", err)}
 	}
 	return nil
 }
@@ -182,14 +185,17 @@ func readFile(name string) (i Identity, err error) {
 	if err != nil {
 		return i, &carrel.Error{Op: opOpen, Kind: carrel.Internal, Field: "data-dir", Err: err}
 	}
-	if err := json.Unmarshal(raw, &i); err != nil || i.ID == "" && i.CopyOf == "" || strings.ContainsAny(i.ID, "/# ") {
+	if err := json.Unmarshal(raw, &i); err != nil || i.ID == "" && i.CopyOf == "" ||
+		strings.ContainsAny(i.ID, "/# ") {
 		return i, &carrel.Error{Op: opOpen, Kind: carrel.Invalid, Field: "data-dir",
-			Err:  fmt.Errorf("%s is damaged: it does not say whether this directory is the original or a copy", name),
+			Err: fmt.Errorf(
+				"%s is damaged: it does not say whether this directory is the original or a copy", name),
 			Hint: "put the file back from a backup of the directory's files, or put the file of its original there if it is a copy"}
 	}
 	if i.Form > formVersion {
 		return i, &carrel.Error{Op: opOpen, Kind: carrel.Unsupported, Field: "data-dir",
-			Err: fmt.Errorf("%s has form %d, this build reads form %d", name, i.Form, formVersion), Hint: "use the newer build again"}
+			Err:  fmt.Errorf("%s has form %d, this build reads form %d", name, i.Form, formVersion),
+			Hint: "use the newer build again"}
 	}
 	return i, nil
 }
@@ -210,10 +216,12 @@ func (i Identity) State() (problem, hint string) {
 		return "", ""
 	}
 	if i.Restored {
-		return "it was restored from a backup of " + i.Original() + ": packs in an object store stay that directory's",
+		return "it was restored from a backup of " + i.Original() +
+				": packs in an object store stay that directory's",
 			"if that directory is gone for good, start once with: carrel serve --adopt-copy"
 	}
-	return "it is a copy of " + i.Original() + ": its sandboxes have new IDs, and nothing of the original's is touched",
+	return "it is a copy of " + i.Original() +
+			": its sandboxes have new IDs, and nothing of the original's is touched",
 		"if the original is gone for good, start once with: carrel serve --adopt-copy"
 }
 

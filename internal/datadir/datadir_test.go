@@ -88,7 +88,8 @@ func TestVerdicts(t *testing.T) {
 			edit(t, dir, func(i *Identity) { i.Host = "another" })
 			return dir
 		}, Same},
-		"an image of the filesystem, and the original in its place": {func(t *testing.T, dir, to string) string {
+		"an image of the filesystem, and the original in its place": {func(t *testing.T, dir,
+			to string) string {
 			clone(t, dir, to)
 			edit(t, to, func(i *Identity) {
 				now, err := spotOf(to)
@@ -150,7 +151,8 @@ func TestVerdicts(t *testing.T) {
 // TestStaysACopy opens a copy again and again, until it is adopted, and copies it.
 func TestStaysACopy(t *testing.T) {
 	top := t.TempDir()
-	dir, to, third := filepath.Join(top, "data"), filepath.Join(top, "copy"), filepath.Join(top, "third")
+	dir, to, third := filepath.Join(top, "data"), filepath.Join(top, "copy"),
+		filepath.Join(top, "third")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +163,8 @@ func TestStaysACopy(t *testing.T) {
 	if again.ID != first.ID || again.Verdict != Same || !again.Copy() {
 		t.Errorf("%+v", again)
 	}
-	if problem, hint, err := Inspect(to); err != nil || !strings.Contains(problem, original.ID) || hint == "" {
+	if problem, hint, err := Inspect(to); err != nil || !strings.Contains(problem, original.ID) ||
+		hint == "" {
 		t.Errorf("%q, %q, %v", problem, hint, err)
 	}
 	owner := open(t, to, true)
@@ -192,7 +195,8 @@ func TestDamagedIdentity(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, File), []byte(`{"form":2,"id":"d1"}`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, File), []byte(`{"form":2,"id":"d1"}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(dir, false); !errors.Is(err, carrel.Unsupported) {

@@ -186,8 +186,8 @@ type Sweeper interface {
 	DestroyStray(ctx context.Context, id carrel.ID) error
 }
 
-// GroupClearer is an optional part of a Driver. A sandbox's control group can outlive its processes:
-// a daemon died while it made or removed it, and no handle names it.
+// GroupClearer is an optional part of a Driver. A sandbox's control group can outlive its
+// processes: a daemon died while it made or removed it, and no handle names it.
 type GroupClearer interface {
 	// ClearGroups removes the empty groups that are named after a sandbox. The driver has no
 	// instance of it any more. It kills nothing: a group with processes stays. An unknown ID is no

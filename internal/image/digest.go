@@ -9,8 +9,8 @@ import (
 )
 
 // These parts of a file are hashed by Digest. A small file is hashed as a whole. Of a big one both
-// ends are hashed, and blocks spread over the rest. The ends of an image hold its superblock and its
-// tables of inodes, with every file's size, owner and time of change.
+// ends are hashed, and blocks spread over the rest. The ends of an image hold its superblock and
+// its tables of inodes, with every file's size, owner and time of change.
 const (
 	digestEnds    = 2 << 20
 	digestSamples = 256

@@ -27,13 +27,14 @@ const Sim = "sim"
 // caller can write such a name: package service refuses it.
 const HiddenMark = "~"
 
-// DraftMark begins the hidden name of an image whose build is not finished. A new store removes what
-// an earlier one left of these.
+// DraftMark begins the hidden name of an image whose build is not finished. A new store removes
+// what an earlier one left of these.
 const DraftMark = HiddenMark + "build-"
 
 // IdentityFiles stay as the base has them when a sandbox's files become an image: the guest writes
 // the sandbox's own name into them, and its own marks.
-var IdentityFiles = []string{"etc/hostname", "etc/hosts", "etc/resolv.conf", "run", ".carrel", "dev", "proc", "sys"}
+var IdentityFiles = []string{"etc/hostname", "etc/hosts", "etc/resolv.conf", "run", ".carrel",
+	"dev", "proc", "sys"}
 
 // Image is a template that can be booted.
 type Image struct {
@@ -66,14 +67,17 @@ type Store interface {
 	// ImportDir makes a template from a directory of this machine.
 	ImportDir(ctx context.Context, name, dir string, progress func(carrel.Progress)) (Image, error)
 	// Pull makes a template from an image in a registry.
-	Pull(ctx context.Context, name string, opts carrel.PullOptions, progress func(carrel.Progress)) (Image, error)
+	Pull(ctx context.Context, name string, opts carrel.PullOptions,
+		progress func(carrel.Progress)) (Image, error)
 	// Push sends the template with an ID to a registry. Errors: as carrel.Registries.
-	Push(ctx context.Context, id string, opts carrel.PushOptions, progress func(carrel.Progress)) (carrel.Pushed, error)
+	Push(ctx context.Context, id string, opts carrel.PushOptions,
+		progress func(carrel.Progress)) (carrel.Pushed, error)
 	// Compose makes a template of the image at a path and changes to it: a tar stream in the form
 	// of package driver's SnapshotFiles, or nil. Files whose names are in skip, and below, stay as
 	// they are in base. t holds everything about the template but ID, Created and Size. The new
 	// template takes the name, in its project and with its tag.
-	Compose(ctx context.Context, t carrel.Template, base string, changes io.Reader, skip []string) (Image, error)
+	Compose(ctx context.Context, t carrel.Template, base string, changes io.Reader,
+		skip []string) (Image, error)
 	// Link makes a template that has the image of another one.
 	Link(ctx context.Context, id string, t carrel.Template) (Image, error)
 	// Rename gives an image the name, tag and origin of t. Its ID stays.
@@ -96,7 +100,8 @@ type Store interface {
 	FindBase(ctx context.Context, opts carrel.PullOptions) (img Image, found bool, err error)
 	// PullBase returns the image in a registry as a base for builds of the caller's project. It
 	// asks the registry each time, and pulls only an image that the project does not have.
-	PullBase(ctx context.Context, opts carrel.PullOptions, progress func(carrel.Progress)) (Image, error)
+	PullBase(ctx context.Context, opts carrel.PullOptions, progress func(carrel.Progress)) (Image,
+		error)
 	// Hidden returns the images that List does not show: bases of builds. Delete removes one.
 	Hidden() []Image
 	// Make makes the built-in template with a name ahead of its first use. Errors: NotFound,

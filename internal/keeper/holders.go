@@ -35,8 +35,8 @@ type Holders struct {
 	log *slog.Logger
 }
 
-// Join makes one holder of several, and gives each of them what another has. What can't be copied is
-// logged.
+// Join makes one holder of several, and gives each of them what another has. What can't be copied
+// is logged.
 func Join(ctx context.Context, log *slog.Logger, all ...Holder) *Holders {
 	h := &Holders{all: all, log: log}
 	var names []string

@@ -81,7 +81,8 @@ func TestOneOfTwoIsEnough(t *testing.T) {
 			}
 			all, clients = append(all, c), append(clients, c)
 		}
-		return keeper.Join(t.Context(), log, all...), func() { _, _ = clients[0].Close(), clients[1].Close() }
+		return keeper.Join(t.Context(), log, all...),
+			func() { _, _ = clients[0].Close(), clients[1].Close() }
 	}
 	h, leave := next()
 	works(t, h, "a", a)

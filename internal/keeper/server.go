@@ -116,8 +116,8 @@ func (s *server) retire(l *net.UnixListener) bool {
 	return true
 }
 
-// isOurs reports whether the socket at the path is this keeper's. The directory may have been moved,
-// and another may lie in its place.
+// isOurs reports whether the socket at the path is this keeper's. The directory may have been
+// moved, and another may lie in its place.
 func (s *server) isOurs() bool {
 	var own, there unix.Stat_t
 	if s.socket < 0 || unix.Fstat(s.socket, &own) != nil || unix.Lstat(s.path, &there) != nil {

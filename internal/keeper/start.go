@@ -115,8 +115,8 @@ func listenAt(path string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// maxSocketPath is the longest path of a unix socket. The temporary name may be a little longer than
-// the socket's own.
+// maxSocketPath is the longest path of a unix socket. The temporary name may be a little longer
+// than the socket's own.
 const maxSocketPath = 100
 
 // withShortPath calls use with a name of path that is short enough for a socket's address. The name

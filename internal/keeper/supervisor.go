@@ -79,7 +79,8 @@ func (s *Supervisor) Put(ctx context.Context, name string, f *os.File) error {
 // checkStored refuses names that the protocol can't carry.
 func checkStored(name string) error {
 	err := checkName(name)
-	if err == nil && (len(storedPrefix)+len(name) > maxName || strings.ContainsFunc(name, func(r rune) bool { return r == ':' || r > '~' })) {
+	if err == nil && (len(storedPrefix)+len(name) > maxName ||
+		strings.ContainsFunc(name, func(r rune) bool { return r == ':' || r > '~' })) {
 		err = fmt.Errorf("%q is no name for a supervisor's store", name)
 	}
 	if err != nil {
@@ -94,7 +95,8 @@ func (s *Supervisor) Get(_ context.Context, name string) (*os.File, error) {
 	defer s.mu.Unlock()
 	f := s.files[name]
 	if f == nil {
-		return nil, requestError("get", carrel.NotFound, errors.New("the supervisor did not give it back"))
+		return nil, requestError("get", carrel.NotFound,
+			errors.New("the supervisor did not give it back"))
 	}
 	c, err := duplicate(f)
 	if err != nil {
@@ -157,10 +159,12 @@ func (s *Supervisor) tell(ctx context.Context, state string, f *os.File) error {
 		return os.NewSyscallError("setsockopt", err)
 	}
 	if f == nil {
-		return os.NewSyscallError("sendmsg", unix.Sendmsg(sock, []byte(state), nil, s.addr, unix.MSG_NOSIGNAL))
+		return os.NewSyscallError("sendmsg", unix.Sendmsg(sock, []byte(state), nil, s.addr,
+			unix.MSG_NOSIGNAL))
 	}
 	return withFD(f, func(fd int) error {
-		return os.NewSyscallError("sendmsg", unix.Sendmsg(sock, []byte(state), unix.UnixRights(fd), s.addr, unix.MSG_NOSIGNAL))
+		return os.NewSyscallError("sendmsg", unix.Sendmsg(sock, []byte(state), unix.UnixRights(fd),
+			s.addr, unix.MSG_NOSIGNAL))
 	})
 }
 

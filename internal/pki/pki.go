@@ -82,7 +82,8 @@ func LoadOrCreate(dir, commonName string) (*CA, error) {
 
 // damagedFiles is the error for files that hold no authority.
 func damagedFiles(certFile, keyFile string, err error) error {
-	return &carrel.Error{Kind: carrel.Invalid, Field: filepath.Base(certFile), Err: fmt.Errorf("%s and %s hold no certificate with its key: %w", certFile, keyFile, err),
+	return &carrel.Error{Kind: carrel.Invalid, Field: filepath.Base(certFile),
+		Err:  fmt.Errorf("%s and %s hold no certificate with its key: %w", certFile, keyFile, err),
 		Hint: "put both files back from a backup, or remove both to have a new authority made: all who trust the old one must then trust the new one"}
 }
 

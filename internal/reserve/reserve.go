@@ -2,10 +2,10 @@
 // the disk is full.
 //
 // A daemon needs a little room even to make room: the deletion of a snapshot and the end of a
-// sandbox are records, and records are written. So the daemon holds a directory of small files. When
-// a write finds no room, the daemon removes one of the files and tries again. The reserve is given
-// up piece by piece, because a sandbox on the same disk may take what is freed first. The files are
-// made again when there is room.
+// sandbox are records, and records are written. So the daemon holds a directory of small files.
+// When a write finds no room, the daemon removes one of the files and tries again. The reserve is
+// given up piece by piece, because a sandbox on the same disk may take what is freed first. The
+// files are made again when there is room.
 //
 //	DIR/reserve/00 … 15       1 MiB each, allocated
 //	DIR/reserve/00.0 … 15.3   empty: an inode each
@@ -108,7 +108,8 @@ func (r *Reserve) Give() bool {
 		_ = atomicfile.SyncDir(r.dir) // some filesystems reuse blocks only after that
 		if !r.told {
 			r.told = true
-			r.log.Error("the disk is full: the daemon lives on its reserve, and can still delete and kill", "dir", filepath.Dir(r.dir),
+			r.log.Error("the disk is full: the daemon lives on its reserve, and can still delete and kill",
+				"dir", filepath.Dir(r.dir),
 				"hint", "free some space, kill sandboxes, or delete snapshots")
 		}
 		return true
@@ -145,7 +146,8 @@ func (r *Reserve) Keep() error {
 	}
 	pieces := int(min(maxPieces, free.total/diskShare/pieceBytes))
 	inodes := int64(maxPieces * (1 + extraInodes))
-	if free.bytes < plenty*int64(pieces)*pieceBytes || free.inodeTotal > 0 && free.inodes < plenty*inodes {
+	if free.bytes < plenty*int64(pieces)*pieceBytes || free.inodeTotal > 0 &&
+		free.inodes < plenty*inodes {
 		return nil
 	}
 	if err := os.Mkdir(r.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {

@@ -35,7 +35,8 @@ func TestReserve(t *testing.T) {
 	for r.Give() {
 		given++
 	}
-	if names, err := os.ReadDir(filepath.Join(dir, "reserve")); given != maxPieces || err != nil || len(names) != 0 {
+	if names, err := os.ReadDir(filepath.Join(dir, "reserve")); given != maxPieces || err != nil ||
+		len(names) != 0 {
 		t.Errorf("%d pieces given, %d files left, %v", given, len(names), err)
 	}
 }
@@ -84,7 +85,8 @@ func TestDo(t *testing.T) {
 		t.Errorf("without end: %d tries, %v", tries, err)
 	}
 	var none *Reserve
-	if err := none.Do(func() error { return syscall.ENOSPC }); !errors.Is(err, syscall.ENOSPC) || none.Keep() != nil {
+	if err := none.Do(func() error { return syscall.ENOSPC }); !errors.Is(err, syscall.ENOSPC) ||
+		none.Keep() != nil {
 		t.Errorf("no reserve: %v", err)
 	}
 }

@@ -58,7 +58,8 @@ func (ar *archive) loadIndex(ctx context.Context) error {
 		if _, ok := ar.snaps.Get(id); ok {
 			continue
 		}
-		gone := slices.Contains(dead.Snapshots, id) && !failpoint.Mutant("tombstones") || failpoint.Mutant("unrecorded-snapshots")
+		gone := slices.Contains(dead.Snapshots, id) && !failpoint.Mutant("tombstones") ||
+			failpoint.Mutant("unrecorded-snapshots")
 		if !gone {
 			ar.lost.addSnapshot(ctx, id)
 		} else if err := ar.opts.Snapshots.Delete(ctx, id); err != nil {
@@ -151,7 +152,8 @@ func (ar *archive) keep(ctx context.Context, b *box, w wish) (state.SnapshotReco
 
 // sizeToKeep estimates how many bytes a driver writes for a snapshot. A sandbox that can't be
 // measured counts as empty: the driver then meets the full disk itself.
-func (ar *archive) sizeToKeep(ctx context.Context, inst driver.Instance, tier carrel.Tier, filesOnly bool) int64 {
+func (ar *archive) sizeToKeep(ctx context.Context, inst driver.Instance, tier carrel.Tier,
+	filesOnly bool) int64 {
 	st, err := inst.Stats(ctx)
 	if err != nil {
 		return 0

@@ -26,7 +26,8 @@ func assemble(ctx context.Context, o *Options) *Service {
 	networks := &networks{opts: o, log: log, table: t, records: records, greeter: greeter}
 	builds := &builds{opts: o, log: log, table: t, snaps: snaps, lost: lost}
 	launcher.builds = builds
-	archive := &archive{builds: builds, opts: o, log: log, table: t, snaps: snaps, journal: j, records: records, launcher: launcher, resolver: resolver, lost: lost}
+	archive := &archive{builds: builds, opts: o, log: log, table: t, snaps: snaps, journal: j,
+		records: records, launcher: launcher, resolver: resolver, lost: lost}
 	lost.records = records
 
 	// These parts need each other: an ending sandbox makes room for a new one, and a new one may

@@ -59,7 +59,8 @@ func (bl *builds) fit(ctx context.Context, inst driver.Instance, w *wish) error 
 	name, own := v.Build()
 	switch {
 	case own:
-		if err := v.KeepBuild(ctx); err != nil && ctx.Err() == nil { // this build can restore it all the same
+		// this build can restore it all the same
+		if err := v.KeepBuild(ctx); err != nil && ctx.Err() == nil {
 			bl.log.Warn("the kernel of this build could not be kept: after an upgrade, the memory of this snapshot can't be restored", "err", err)
 		}
 		return nil
@@ -69,11 +70,14 @@ func (bl *builds) fit(ctx context.Context, inst driver.Instance, w *wish) error 
 		w.filesOnly = true
 		return nil
 	case bl.opts.OnUpgrade == UpgradeRefuse:
-		return &carrel.Error{Kind: carrel.Unsupported, Err: fmt.Errorf("the sandbox runs on the kernel of another build, %q, and this daemon is told not to save such memory", name),
+		return &carrel.Error{Kind: carrel.Unsupported,
+			Err: fmt.Errorf(
+				"the sandbox runs on the kernel of another build, %q, and this daemon is told not to save such memory", name),
 			Hint: "save its files only (--files-only), or start the daemon with --on-upgrade keep or files"}
 	}
 	if err := v.KeepBuild(ctx); err != nil {
-		return &carrel.Error{Kind: carrel.KindOf(err), Err: fmt.Errorf("its memory could not be restored afterwards: %w", err),
+		return &carrel.Error{Kind: carrel.KindOf(err),
+			Err:  fmt.Errorf("its memory could not be restored afterwards: %w", err),
 			Hint: "save its files only (--files-only, or carrel serve --on-upgrade files)"}
 	}
 	return nil
@@ -81,7 +85,8 @@ func (bl *builds) fit(ctx context.Context, inst driver.Instance, w *wish) error 
 
 // keeper returns the part of a driver that keeps builds, and the name of the driver's own build. It
 // returns nil for a driver that keeps none.
-func (bl *builds) keeper(ctx context.Context, drv driver.Driver) (driver.BuildKeeper, []driver.Build) {
+func (bl *builds) keeper(ctx context.Context,
+	drv driver.Driver) (driver.BuildKeeper, []driver.Build) {
 	k, ok := driver.As[driver.BuildKeeper](drv)
 	if !ok {
 		return nil, nil
@@ -99,7 +104,8 @@ func (bl *builds) keeper(ctx context.Context, drv driver.Driver) (driver.BuildKe
 // isOwn reports whether a snapshot is of the driver's own build, or of a driver that has no builds.
 func (bl *builds) isOwn(ctx context.Context, drv driver.Driver, info driver.SnapshotInfo) bool {
 	k, all := bl.keeper(ctx, drv)
-	return k == nil || !info.Memory || slices.ContainsFunc(all, func(b driver.Build) bool { return b.Own && b.Name == info.Build })
+	return k == nil || !info.Memory || slices.ContainsFunc(all,
+		func(b driver.Build) bool { return b.Own && b.Name == info.Build })
 }
 
 // fetch makes sure that a driver has the build of a snapshot, if the shared store has it.
@@ -109,7 +115,10 @@ func (bl *builds) fetch(ctx context.Context, drv driver.Driver, info driver.Snap
 		return nil
 	}
 	k, all := bl.keeper(ctx, drv)
-	if k == nil || slices.ContainsFunc(all, func(b driver.Build) bool { return b.Name == info.Build }) {
+	if k == nil || slices.ContainsFunc(all, func(
+		b driver.Build) bool {
+		return b.Name == info.Build
+	}) {
 		return nil
 	}
 	r, err := st.GetBuild(ctx, info.Build)
@@ -140,7 +149,8 @@ func (bl *builds) shareLater(drv driver.Driver, info driver.SnapshotInfo) {
 		if !ok {
 			return
 		}
-		err := st.PutBuild(bl.table.ctx, info.Build, func() (io.ReadCloser, int64, error) { return k.ExportBuild(bl.table.ctx, info.Build) })
+		err := st.PutBuild(bl.table.ctx, info.Build,
+			func() (io.ReadCloser, int64, error) { return k.ExportBuild(bl.table.ctx, info.Build) })
 		if err != nil {
 			if bl.table.ctx.Err() == nil && carrel.KindOf(err) != carrel.Unsupported {
 				bl.log.Warn("copy a build to the snapshot store", "build", info.Build, "err", err)
@@ -163,8 +173,8 @@ type need struct {
 	running   []carrel.ID
 }
 
-// needs returns what needs each build of a driver. Error: a snapshot's build is not known now, so it
-// may be any.
+// needs returns what needs each build of a driver. Error: a snapshot's build is not known now, so
+// it may be any.
 func (bl *builds) needs(ctx context.Context, drv driver.Driver) (map[string]*need, error) {
 	out := map[string]*need{}
 	of := func(build string) *need {
@@ -231,7 +241,8 @@ func (bl *builds) collect(ctx context.Context) error {
 			if err := k.DropBuild(ctx, b.Name); err != nil {
 				return err
 			}
-			bl.log.Info("dropped the kernel of a build that nothing needs any more", "build", b.Name, "version", b.Version)
+			bl.log.Info("dropped the kernel of a build that nothing needs any more", "build", b.Name,
+				"version", b.Version)
 		}
 	}
 	return nil
@@ -253,7 +264,8 @@ func (bl *builds) findings(ctx context.Context, drv driver.Driver) []driver.Find
 	if k, all := bl.keeper(ctx, drv); k != nil && bl.opts.Snapshots != nil {
 		needs, err := bl.needs(ctx, drv)
 		if err != nil {
-			out = append(out, driver.Finding{What: "the builds of some snapshots are not known", Why: err.Error(), Hint: carrel.HintOf(err)})
+			out = append(out, driver.Finding{What: "the builds of some snapshots are not known",
+				Why: err.Error(), Hint: carrel.HintOf(err)})
 		}
 		kept := map[string]driver.Build{}
 		for _, b := range all {
@@ -268,8 +280,10 @@ func (bl *builds) findings(ctx context.Context, drv driver.Driver) []driver.Find
 	bl.mu.Lock()
 	defer bl.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(bl.alone)) {
-		if rec, err := bl.opts.Store.GetSandbox(ctx, id); err == nil && rec.Sandbox.Tier == drv.Info().Tier {
-			out = append(out, driver.Finding{What: fmt.Sprintf("sandbox %s is left alone", id), Why: bl.alone[id],
+		if rec, err := bl.opts.Store.GetSandbox(ctx, id); err == nil &&
+			rec.Sandbox.Tier == drv.Info().Tier {
+			out = append(out, driver.Finding{What: fmt.Sprintf("sandbox %s is left alone", id),
+				Why:  bl.alone[id],
 				Hint: "nothing of it is removed: the build that started it can take it over"})
 		}
 	}
@@ -290,7 +304,8 @@ func (n *need) finding(name string, b driver.Build, have bool) driver.Finding {
 	count(n.snapshots, "snapshot", "snapshots")
 	count(len(n.paused), "paused sandbox"+idsOf(n.paused), "paused sandboxes"+idsOf(n.paused))
 	count(len(n.running), "running sandbox"+idsOf(n.running), "running sandboxes"+idsOf(n.running))
-	f := driver.Finding{What: strings.Join(parts, ", ") + ": of another build", Why: fmt.Sprintf("build %q", name)}
+	f := driver.Finding{What: strings.Join(parts, ", ") + ": of another build",
+		Why: fmt.Sprintf("build %q", name)}
 	if b.Version != "" {
 		f.Why += " (carrel " + b.Version + ")"
 	}

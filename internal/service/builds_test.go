@@ -38,7 +38,8 @@ func (d *oldDriver) Create(ctx context.Context, s driver.Spec) (driver.Instance,
 	return &oldInstance{in.(*momentInstance), d}, nil
 }
 
-func (d *oldDriver) Restore(ctx context.Context, dir string, i driver.SnapshotInfo, s driver.Spec, o driver.RestoreOptions) (driver.Instance, error) {
+func (d *oldDriver) Restore(ctx context.Context, dir string, i driver.SnapshotInfo, s driver.Spec,
+	o driver.RestoreOptions) (driver.Instance, error) {
 	in, err := d.momentDriver.Restore(ctx, dir, i, s, o)
 	if err != nil {
 		return nil, err
@@ -87,7 +88,8 @@ func (in *oldInstance) KeepBuild(context.Context) error {
 	return in.d.lack
 }
 
-func (in *oldInstance) Snapshot(ctx context.Context, dir string, o driver.SnapshotOptions) (driver.SnapshotInfo, error) {
+func (in *oldInstance) Snapshot(ctx context.Context, dir string,
+	o driver.SnapshotOptions) (driver.SnapshotInfo, error) {
 	info, err := in.momentInstance.Snapshot(ctx, dir, o)
 	info.Build = "old"
 	return info, err
@@ -114,7 +116,8 @@ func TestOnUpgrade(t *testing.T) {
 	}{
 		{policy: "", memory: true},
 		{policy: service.UpgradeKeep, memory: true},
-		{policy: service.UpgradeKeep, lack: &carrel.Error{Kind: carrel.Unsupported, Err: errors.New("it can't be had")}, kind: carrel.Unsupported},
+		{policy: service.UpgradeKeep, lack: &carrel.Error{Kind: carrel.Unsupported,
+			Err: errors.New("it can't be had")}, kind: carrel.Unsupported},
 		{policy: service.UpgradeFiles},
 		{policy: service.UpgradeRefuse, kind: carrel.Unsupported},
 	} {
@@ -123,7 +126,8 @@ func TestOnUpgrade(t *testing.T) {
 		sb := d.create(t, carrel.CreateOptions{Timeout: time.Hour})
 		paused, err := d.Pause(t.Context(), sb.ID, carrel.PauseOptions{})
 		if c.kind != "" {
-			if carrel.KindOf(err) != c.kind || !strings.Contains(carrel.HintOf(err), "--on-upgrade") || d.now(t, sb.ID) != carrel.Running {
+			if carrel.KindOf(err) != c.kind || !strings.Contains(carrel.HintOf(err), "--on-upgrade") ||
+				d.now(t, sb.ID) != carrel.Running {
 				t.Errorf("%q: %v (%s), %s", c.policy, err, carrel.HintOf(err), d.now(t, sb.ID))
 			}
 			if _, err := d.Pause(t.Context(), sb.ID, carrel.PauseOptions{FilesOnly: true}); err != nil {
@@ -173,11 +177,14 @@ func TestBuildsAreCollected(t *testing.T) {
 	if got := has(); got != "old" {
 		t.Errorf("with a paused sandbox: %q", got)
 	}
-	if text := findings(t, d); !strings.Contains(text, "1 snapshot, 1 paused sandbox ("+string(sb.ID)+")") || !strings.Contains(text, "kept and restores them") {
+	if text := findings(t, d); !strings.Contains(text,
+		"1 snapshot, 1 paused sandbox ("+string(sb.ID)+")") ||
+		!strings.Contains(text, "kept and restores them") {
 		t.Errorf("doctor: %s", text)
 	}
 	old.kept = map[string]bool{}
-	if text := findings(t, d); !strings.Contains(text, `build "old", whose kernel is not kept here`) || !strings.Contains(text, "start that build") {
+	if text := findings(t, d); !strings.Contains(text, `build "old", whose kernel is not kept here`) ||
+		!strings.Contains(text, "start that build") {
 		t.Errorf("doctor without the build: %s", text)
 	}
 	old.kept["old"] = true

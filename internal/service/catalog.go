@@ -21,7 +21,8 @@ const (
 )
 
 // open opens the files of a template. Errors: NotFound, Unsupported (it has none).
-func (t *templates) open(ctx context.Context, op, nameOrID string) (image.Image, image.Files, error) {
+func (t *templates) open(ctx context.Context, op,
+	nameOrID string) (image.Image, image.Files, error) {
 	found, err := t.resolver.template(ctx, op, nameOrID)
 	if err != nil {
 		return image.Image{}, nil, err
@@ -31,14 +32,16 @@ func (t *templates) open(ctx context.Context, op, nameOrID string) (image.Image,
 		return img, nil, err
 	}
 	if img.Path == "" {
-		return img, nil, &carrel.Error{Op: op, Kind: carrel.Unsupported, Field: "template", Err: fmt.Errorf("%s has no files of its own", img.Name)}
+		return img, nil, &carrel.Error{Op: op, Kind: carrel.Unsupported, Field: "template",
+			Err: fmt.Errorf("%s has no files of its own", img.Name)}
 	}
 	files, err := t.opts.Images.Files(ctx, img.Path)
 	return img, files, err
 }
 
 // TemplatePackages implements carrel.Catalog.
-func (t *templates) TemplatePackages(ctx context.Context, nameOrID string) (carrel.TemplatePackages, error) {
+func (t *templates) TemplatePackages(ctx context.Context,
+	nameOrID string) (carrel.TemplatePackages, error) {
 	if t.opts.Packages == nil {
 		return carrel.NoCatalog{}.TemplatePackages(ctx, nameOrID)
 	}
@@ -49,13 +52,16 @@ func (t *templates) TemplatePackages(ctx context.Context, nameOrID string) (carr
 	defer func() { _ = files.Close() }() // it was only read
 	list, system, err := t.opts.Packages(ctx, files)
 	if err != nil {
-		return carrel.TemplatePackages{}, &carrel.Error{Op: opPackages, Kind: carrel.KindOf(err), Err: err}
+		return carrel.TemplatePackages{}, &carrel.Error{Op: opPackages, Kind: carrel.KindOf(err),
+			Err: err}
 	}
-	return carrel.TemplatePackages{Template: img.Name, ID: img.ID, Digest: img.Digest, System: system, Packages: list}, nil
+	return carrel.TemplatePackages{Template: img.Name, ID: img.ID, Digest: img.Digest, System: system,
+		Packages: list}, nil
 }
 
 // TemplateChanges implements carrel.Catalog.
-func (t *templates) TemplateChanges(ctx context.Context, from, to string) ([]carrel.FileChange, error) {
+func (t *templates) TemplateChanges(ctx context.Context, from,
+	to string) ([]carrel.FileChange, error) {
 	a, before, err := t.open(ctx, opChanges, from)
 	if err != nil {
 		return nil, err
@@ -71,7 +77,8 @@ func (t *templates) TemplateChanges(ctx context.Context, from, to string) ([]car
 	}
 	changes, err := filediff.Trees(ctx, before, after)
 	if err != nil {
-		return nil, &carrel.Error{Op: opChanges, Kind: carrel.KindOf(err), Err: err, Hint: carrel.HintOf(err)}
+		return nil, &carrel.Error{Op: opChanges, Kind: carrel.KindOf(err), Err: err,
+			Hint: carrel.HintOf(err)}
 	}
 	return changes, nil
 }
@@ -107,20 +114,24 @@ func (s *Service) TemplateUses(_ context.Context, project string) ([]carrel.Temp
 // CollectTemplates implements carrel.Catalog, for a project; "" is all of them. A layer stays as
 // long as a sandbox or another snapshot needs it: DropLayers sees to that. A base may go at any
 // time: what lies on it holds a link to its file.
-func (s *Service) CollectTemplates(ctx context.Context, project string, opts carrel.CollectOptions) (carrel.Collected, error) {
+func (s *Service) CollectTemplates(ctx context.Context, project string,
+	opts carrel.CollectOptions) (carrel.Collected, error) {
 	if opts.OlderThan < 0 {
-		return carrel.Collected{}, &carrel.Error{Op: opCollect, Kind: carrel.Invalid, Field: "olderThan", Err: errors.New("it is negative")}
+		return carrel.Collected{}, &carrel.Error{Op: opCollect, Kind: carrel.Invalid, Field: "olderThan",
+			Err: errors.New("it is negative")}
 	}
 	limit := time.Now().Add(-opts.OlderThan)
 	out := carrel.Collected{Items: []carrel.CollectedItem{}}
 	var layers []carrel.SnapshotID
 	for _, sr := range s.archive.snaps.All() {
 		sn := sr.Snapshot
-		if sn.Cause != carrel.CauseBuild || sn.Created.After(limit) || project != "" && sr.Record.Sandbox.Project != project {
+		if sn.Cause != carrel.CauseBuild || sn.Created.After(limit) || project != "" &&
+			sr.Record.Sandbox.Project != project {
 			continue
 		}
 		layers = append(layers, sn.ID)
-		out.Items = append(out.Items, carrel.CollectedItem{Kind: "layer", ID: string(sn.ID), Name: sn.Detail, Bytes: sn.Size, Created: sn.Created})
+		out.Items = append(out.Items, carrel.CollectedItem{Kind: "layer", ID: string(sn.ID),
+			Name: sn.Detail, Bytes: sn.Size, Created: sn.Created})
 	}
 	var bases []string
 	for _, img := range s.opts.Images.Hidden() {
@@ -128,7 +139,8 @@ func (s *Service) CollectTemplates(ctx context.Context, project string, opts car
 			continue
 		}
 		bases = append(bases, img.ID)
-		out.Items = append(out.Items, carrel.CollectedItem{Kind: "base", ID: img.ID, Name: img.Source, Bytes: img.Size, Created: img.Created})
+		out.Items = append(out.Items, carrel.CollectedItem{Kind: "base", ID: img.ID, Name: img.Source,
+			Bytes: img.Size, Created: img.Created})
 	}
 	if !opts.DryRun {
 		if err := s.removeCaches(ctx, layers, bases); err != nil {
@@ -139,7 +151,10 @@ func (s *Service) CollectTemplates(ctx context.Context, project string, opts car
 			return it.Kind == "layer" && stays
 		})
 	}
-	slices.SortFunc(out.Items, func(x, y carrel.CollectedItem) int { return x.Created.Compare(y.Created) })
+	slices.SortFunc(out.Items, func(x, y carrel.CollectedItem) int {
+		return x.Created.Compare(
+			y.Created)
+	})
 	for _, it := range out.Items {
 		out.Bytes += it.Bytes
 	}
@@ -147,7 +162,8 @@ func (s *Service) CollectTemplates(ctx context.Context, project string, opts car
 }
 
 // removeCaches removes layers and bases of builds.
-func (s *Service) removeCaches(ctx context.Context, layers []carrel.SnapshotID, bases []string) error {
+func (s *Service) removeCaches(ctx context.Context, layers []carrel.SnapshotID,
+	bases []string) error {
 	if err := s.DropLayers(ctx, layers); err != nil {
 		return err
 	}

@@ -107,8 +107,8 @@ func isClosed(c chan struct{}) bool {
 
 // tearDown removes a sandbox that endIf has marked. When the driver fails, or the record can't be
 // deleted, the sandbox stays in the table as stopping, and the service tries again: an end that is
-// acknowledged must be durable, or a paused sandbox would be there again after a restart. counts says that the table counts the sandbox as
-// living because of its instance.
+// acknowledged must be durable, or a paused sandbox would be there again after a restart. counts
+// says that the table counts the sandbox as living because of its instance.
 func (li *lifecycle) tearDown(ctx context.Context, b *box, v verdict, counts bool) error {
 	b.mu.Lock()
 	inst := b.inst

@@ -154,12 +154,14 @@ func (s *Service) PullTemplate(ctx context.Context, name, ref string, progress f
 }
 
 // PullImage implements carrel.Registries.
-func (s *Service) PullImage(ctx context.Context, name string, opts carrel.PullOptions, progress func(carrel.Progress)) (carrel.Template, error) {
+func (s *Service) PullImage(ctx context.Context, name string, opts carrel.PullOptions,
+	progress func(carrel.Progress)) (carrel.Template, error) {
 	return s.templates.PullImage(ctx, name, opts, progress)
 }
 
 // PushTemplate implements carrel.Registries.
-func (s *Service) PushTemplate(ctx context.Context, nameOrID string, opts carrel.PushOptions, progress func(carrel.Progress)) (carrel.Pushed, error) {
+func (s *Service) PushTemplate(ctx context.Context, nameOrID string, opts carrel.PushOptions,
+	progress func(carrel.Progress)) (carrel.Pushed, error) {
 	ref, err := carrel.ParseTemplateRef(nameOrID)
 	if err != nil {
 		return carrel.Pushed{}, err
@@ -245,11 +247,13 @@ func (s *Service) Visit(ctx context.Context, id carrel.ID) (conn *guest.Conn, do
 }
 
 // TemplatePackages implements carrel.Catalog.
-func (s *Service) TemplatePackages(ctx context.Context, nameOrID string) (carrel.TemplatePackages, error) {
+func (s *Service) TemplatePackages(ctx context.Context,
+	nameOrID string) (carrel.TemplatePackages, error) {
 	return s.templates.TemplatePackages(ctx, nameOrID)
 }
 
 // TemplateChanges implements carrel.Catalog.
-func (s *Service) TemplateChanges(ctx context.Context, from, to string) ([]carrel.FileChange, error) {
+func (s *Service) TemplateChanges(ctx context.Context, from,
+	to string) ([]carrel.FileChange, error) {
 	return s.templates.TemplateChanges(ctx, from, to)
 }

@@ -173,7 +173,9 @@ func (cr *creator) planFrom(ctx context.Context, sr state.SnapshotRecord, opts c
 	now := time.Now().UTC().Round(0)
 	old := sr.Record
 	sb := copySandbox(carrel.Sandbox{
-		ID: carrel.NewID(), Project: old.Sandbox.Project, Template: old.Sandbox.Template, TemplateOf: old.Sandbox.TemplateOf, Alias: old.Sandbox.Alias, Tier: old.Sandbox.Tier, State: carrel.Starting,
+		ID: carrel.NewID(), Project: old.Sandbox.Project, Template: old.Sandbox.Template,
+		TemplateOf: old.Sandbox.TemplateOf, Alias: old.Sandbox.Alias, Tier: old.Sandbox.Tier,
+		State:  carrel.Starting,
 		Limits: opts.Limits, Metadata: opts.Metadata, Network: opts.Network, Lifecycle: opts.Lifecycle,
 		Started: now, Ends: now.Add(ttl), EnvdVersion: carrel.EnvdVersion, Domain: cr.opts.Domain,
 		Snapshot: sr.Snapshot.ID, Generation: 1, Tokens: opts.Tokens,

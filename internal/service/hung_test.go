@@ -17,7 +17,8 @@ type hungDriver struct {
 	restoreFn func()
 }
 
-func (d *hungDriver) Restore(ctx context.Context, dir string, i driver.SnapshotInfo, s driver.Spec, o driver.RestoreOptions) (driver.Instance, error) {
+func (d *hungDriver) Restore(ctx context.Context, dir string, i driver.SnapshotInfo, s driver.Spec,
+	o driver.RestoreOptions) (driver.Instance, error) {
 	if d.restoreFn != nil {
 		d.restoreFn()
 	}
@@ -49,7 +50,10 @@ func TestKillEndsAHungPause(t *testing.T) {
 	sb := d.create(t, carrel.CreateOptions{Timeout: time.Hour})
 	var wg sync.WaitGroup
 	var perr error
-	wg.Go(func() { _, perr = d.Pause(context.WithoutCancel(t.Context()), sb.ID, carrel.PauseOptions{}) })
+	wg.Go(func() {
+		_, perr = d.Pause(context.WithoutCancel(t.Context()), sb.ID,
+			carrel.PauseOptions{})
+	})
 	<-hangs
 	killed(t, d, sb.ID)
 	if ids := d.moments.ids(); len(ids) != 0 {
@@ -80,7 +84,10 @@ func TestKillEndsAHungResume(t *testing.T) {
 	h.restoreFn = func() { close(hangs); <-release }
 	var wg sync.WaitGroup
 	var rerr error
-	wg.Go(func() { _, _, rerr = d.Resume(context.WithoutCancel(t.Context()), sb.ID, carrel.ResumeOptions{}) })
+	wg.Go(func() {
+		_, _, rerr = d.Resume(context.WithoutCancel(t.Context()), sb.ID,
+			carrel.ResumeOptions{})
+	})
 	<-hangs
 	killed(t, d, sb.ID)
 	close(release)
@@ -90,7 +97,8 @@ func TestKillEndsAHungResume(t *testing.T) {
 	}
 	h.restoreFn = nil
 	again := d.create(t, carrel.CreateOptions{Timeout: time.Hour}) // the only place is free again
-	if _, err := d.Create(t.Context(), carrel.CreateOptions{}); carrel.KindOf(err) != carrel.Exhausted {
+	if _, err := d.Create(t.Context(), carrel.CreateOptions{}); carrel.KindOf(
+		err) != carrel.Exhausted {
 		t.Errorf("a second sandbox in one place: %v", err)
 	}
 	if err := d.Kill(t.Context(), again.ID); err != nil {

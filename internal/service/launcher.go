@@ -79,9 +79,10 @@ func (la *launcher) ask(d driver.Driver, tier carrel.Tier, p *probe) {
 	close(p.done)
 }
 
-// home finds the driver and the root image of a record. digest is the driver's name of the image that
-// a snapshot of it needs, for an error; "" is not known.
-func (la *launcher) home(ctx context.Context, rec state.Record, digest string) (driver.Driver, driver.Root, error) {
+// home finds the driver and the root image of a record. digest is the driver's name of the image
+// that a snapshot of it needs, for an error; "" is not known.
+func (la *launcher) home(ctx context.Context, rec state.Record,
+	digest string) (driver.Driver, driver.Root, error) {
 	drv, err := la.opts.Drivers.Get(rec.Sandbox.Tier)
 	if err != nil {
 		return nil, driver.Root{}, err

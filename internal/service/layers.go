@@ -20,19 +20,22 @@ const (
 
 // CreateWorkshop makes a sandbox for a build, from an image or from a layer. It belongs to the
 // caller's project, and the template's own start command does not run in it.
-func (s *Service) CreateWorkshop(ctx context.Context, build, image string, layer carrel.SnapshotID, opts carrel.CreateOptions) (carrel.Sandbox, error) {
+func (s *Service) CreateWorkshop(ctx context.Context, build, image string, layer carrel.SnapshotID,
+	opts carrel.CreateOptions) (carrel.Sandbox, error) {
 	p, err := s.creator.planWorkshop(ctx, image, layer, opts)
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
-	p.rec.Sandbox.Project, p.rec.Sandbox.Name, p.rec.Start = carrel.CallerOf(ctx).Project, opts.Name, nil
+	p.rec.Sandbox.Project, p.rec.Sandbox.Name, p.rec.Start = carrel.CallerOf(ctx).Project, opts.Name,
+		nil
 	p.rec.Sandbox.Build = build
 	return s.creator.make(ctx, p)
 }
 
 // Ripen has a template's own start made, for sandboxes of a size, if the template can have one. It
 // reports whether it is being made: [carrel.Template].Golden tells how it ends.
-func (s *Service) Ripen(ctx context.Context, image string, limits carrel.Limits) (making bool, err error) {
+func (s *Service) Ripen(ctx context.Context, image string,
+	limits carrel.Limits) (making bool, err error) {
 	p, err := s.creator.plan(ctx, carrel.CreateOptions{Template: image, Limits: limits})
 	if err != nil {
 		return false, err
@@ -41,7 +44,8 @@ func (s *Service) Ripen(ctx context.Context, image string, limits carrel.Limits)
 }
 
 // planWorkshop is plan for the sandbox of a build.
-func (cr *creator) planWorkshop(ctx context.Context, image string, layer carrel.SnapshotID, opts carrel.CreateOptions) (*plan, error) {
+func (cr *creator) planWorkshop(ctx context.Context, image string, layer carrel.SnapshotID,
+	opts carrel.CreateOptions) (*plan, error) {
 	egress, err := cr.rules.checkOptions(opts)
 	if err != nil {
 		return nil, err
@@ -49,7 +53,8 @@ func (cr *creator) planWorkshop(ctx context.Context, image string, layer carrel.
 	if layer != "" {
 		sr, ok := cr.snaps.Get(layer)
 		if !ok || sr.Snapshot.Cause != carrel.CauseBuild {
-			return nil, &carrel.Error{Op: opWorkshop, Kind: carrel.NotFound, Err: fmt.Errorf("layer %s is gone", layer)}
+			return nil, &carrel.Error{Op: opWorkshop, Kind: carrel.NotFound,
+				Err: fmt.Errorf("layer %s is gone", layer)}
 		}
 		p, err := cr.planFrom(ctx, sr, opts, egress)
 		if err == nil {
@@ -68,7 +73,8 @@ func (cr *creator) planWorkshop(ctx context.Context, image string, layer carrel.
 	ttl := cr.rules.lifetime(opts)
 	plain := len(img.Start) == 0
 	img.Start, img.Ready = nil, ""
-	p := &plan{driver: drv, root: driver.Root{Image: img.Path}, egress: egress, ttl: ttl, owner: img.Project, cold: !plain}
+	p := &plan{driver: drv, root: driver.Root{Image: img.Path}, egress: egress, ttl: ttl,
+		owner: img.Project, cold: !plain}
 	p.rec = cr.newRecord(opts, img, drv.Info().Tier, ttl)
 	p.rec.Root, p.root.Image, err = cr.roots.keepRoot(img)
 	return p, err
@@ -76,7 +82,8 @@ func (cr *creator) planWorkshop(ctx context.Context, image string, layer carrel.
 
 // KeepLayer keeps the present files of a build's sandbox under a key, as a snapshot that no list
 // shows. Its Detail is the key. An equal key replaces nothing: the newest layer counts.
-func (s *Service) KeepLayer(ctx context.Context, id carrel.ID, key string) (carrel.Snapshot, error) {
+func (s *Service) KeepLayer(ctx context.Context, id carrel.ID,
+	key string) (carrel.Snapshot, error) {
 	b, err := s.table.find(opLayer, id)
 	if err != nil {
 		return carrel.Snapshot{}, err
@@ -94,9 +101,12 @@ func (s *Service) KeepLayer(ctx context.Context, id carrel.ID, key string) (carr
 		return carrel.Snapshot{}, b.momentError(ctx, opLayer, err)
 	}
 	sr.Snapshot.Kept = true
-	sr.Record.Sandbox.AccessToken, sr.Record.Sandbox.TrafficToken, sr.Record.Sandbox.Metadata = "", "", nil
-	sr.Record.Sandbox.Network, sr.Record.Sandbox.Tokens, sr.Record.Sandbox.Build = carrel.Network{}, nil, ""
-	if err := s.records.apply(ctx, state.Change{PutSnapshots: []state.SnapshotRecord{sr}}); err != nil {
+	sr.Record.Sandbox.AccessToken, sr.Record.Sandbox.TrafficToken, sr.Record.Sandbox.Metadata = "", "",
+		nil
+	sr.Record.Sandbox.Network, sr.Record.Sandbox.Tokens, sr.Record.Sandbox.Build = carrel.Network{},
+		nil, ""
+	if err := s.records.apply(ctx,
+		state.Change{PutSnapshots: []state.SnapshotRecord{sr}}); err != nil {
 		s.archive.scrap(sr.Snapshot.ID)
 		return carrel.Snapshot{}, err
 	}
@@ -116,24 +126,28 @@ func (s *Service) Layers() []carrel.Snapshot {
 
 // DropLayers removes layers. Those in use stay.
 func (s *Service) DropLayers(ctx context.Context, ids []carrel.SnapshotID) error {
-	_, _, err := s.archive.dropSnapshots(ctx, ids, dropRule{may: func(sn carrel.Snapshot) bool { return sn.Cause == carrel.CauseBuild }})
+	_, _, err := s.archive.dropSnapshots(ctx, ids,
+		dropRule{may: func(sn carrel.Snapshot) bool { return sn.Cause == carrel.CauseBuild }})
 	return err
 }
 
 // LayerFiles hands the content of a layer to use: the path of the image below it, and the changes
 // as a tar stream (driver.Restorer). The content is compared with its checksums before LayerFiles
 // returns without an error.
-func (s *Service) LayerFiles(ctx context.Context, id carrel.SnapshotID, use func(root string, changes io.Reader) error) error {
+func (s *Service) LayerFiles(ctx context.Context, id carrel.SnapshotID,
+	use func(root string, changes io.Reader) error) error {
 	sr, ok := s.archive.snaps.Get(id)
 	if !ok || sr.Snapshot.Cause != carrel.CauseBuild {
-		return &carrel.Error{Op: "read layer", Kind: carrel.NotFound, Err: fmt.Errorf("layer %s is gone", id)}
+		return &carrel.Error{Op: "read layer", Kind: carrel.NotFound,
+			Err: fmt.Errorf("layer %s is gone", id)}
 	}
 	return s.archive.streamFiles(ctx, sr, use)
 }
 
 // streamFiles is LayerFiles for any snapshot. It fails with snapshot.ErrReplaced if the snapshot's
 // files were damaged and have just been fetched again.
-func (ar *archive) streamFiles(ctx context.Context, sr state.SnapshotRecord, use func(root string, changes io.Reader) error) error {
+func (ar *archive) streamFiles(ctx context.Context, sr state.SnapshotRecord,
+	use func(root string, changes io.Reader) error) error {
 	o, err := ar.open(ctx, sr.Snapshot.ID, false, false)
 	if err != nil {
 		return err
@@ -148,7 +162,8 @@ func (ar *archive) streamFiles(ctx context.Context, sr state.SnapshotRecord, use
 		return err
 	}
 	scratch := carrel.NewID() // of no sandbox; see readFiles
-	spec := driver.Spec{ID: scratch, Root: root, Guest: ar.opts.GuestImage, Dir: filepath.Join(ar.opts.Dir, string(scratch)), Limits: sr.Snapshot.Limits}
+	spec := driver.Spec{ID: scratch, Root: root, Guest: ar.opts.GuestImage,
+		Dir: filepath.Join(ar.opts.Dir, string(scratch)), Limits: sr.Snapshot.Limits}
 	if err := os.Mkdir(spec.Dir, 0o700); err != nil {
 		return err
 	}

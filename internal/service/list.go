@@ -134,7 +134,8 @@ func checkList(o carrel.ListOptions) error {
 // the sandbox's record, because the template may be gone.
 func isMadeFrom(sb *carrel.Sandbox, text string) bool {
 	ref, err := carrel.ParseTemplateRef(text)
-	return err == nil && ref.Plain() && (ref.Name() == sb.Template || ref.Name() == sb.Alias || ref.Name() == sb.TemplateOf)
+	return err == nil && ref.Plain() && (ref.Name() == sb.Template || ref.Name() == sb.Alias ||
+		ref.Name() == sb.TemplateOf)
 }
 
 // matches reports whether a sandbox passes a list's filters.

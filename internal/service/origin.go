@@ -61,13 +61,14 @@ func (o *origin) check(ctx context.Context) error {
 	return o.verify(ctx)
 }
 
-// blame returns what is wrong with the content, if that explains the error of a driver that used it,
-// and else that error.
+// blame returns what is wrong with the content, if that explains the error of a driver that used
+// it, and else that error.
 func (o *origin) blame(ctx context.Context, err error) error {
 	if o == nil || err == nil || ctx.Err() != nil {
 		return err
 	}
-	if damage := o.check(ctx); carrel.KindOf(damage) == carrel.Invalid || errors.Is(damage, snapshot.ErrReplaced) {
+	if damage := o.check(ctx); carrel.KindOf(damage) == carrel.Invalid ||
+		errors.Is(damage, snapshot.ErrReplaced) {
 		return damage
 	}
 	return err

@@ -127,7 +127,9 @@ func (m *moments) still(ctx context.Context, b *box, w wish) (state.SnapshotReco
 	inst := b.inst
 	b.mu.Unlock()
 	if f, ok := driver.As[driver.Freezer](inst); ok {
-		fctx, cancel := context.WithTimeoutCause(ctx, freezeTime, fmt.Errorf("the sandbox could not be stopped within %v: its kernel hangs; carrel kill ends it", freezeTime))
+		fctx, cancel := context.WithTimeoutCause(ctx, freezeTime,
+			fmt.Errorf("the sandbox could not be stopped within %v: its kernel hangs; carrel kill ends it",
+				freezeTime))
 		err := f.Freeze(fctx)
 		cancel()
 		if err != nil {

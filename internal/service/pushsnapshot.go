@@ -16,10 +16,12 @@ const opPush = "push template"
 // pushSnapshot sends the files of a snapshot to a registry. It makes a hidden image of them, which
 // it removes afterwards. If the daemon dies meanwhile, the next one removes the image with the
 // drafts of builds.
-func (s *Service) pushSnapshot(ctx context.Context, m meaning, opts carrel.PushOptions, progress func(carrel.Progress)) (carrel.Pushed, error) {
+func (s *Service) pushSnapshot(ctx context.Context, m meaning, opts carrel.PushOptions,
+	progress func(carrel.Progress)) (carrel.Pushed, error) {
 	if m.foreign {
 		return carrel.Pushed{}, &carrel.Error{Op: opPush, Kind: carrel.Unsupported, Field: "template",
-			Err: errors.New("another machine took this snapshot"), Hint: "push it there, or make a sandbox from it and snapshot that"}
+			Err:  errors.New("another machine took this snapshot"),
+			Hint: "push it there, or make a sandbox from it and snapshot that"}
 	}
 	pass, err := s.gates.enterBuild(ctx, opPush)
 	if err != nil {
@@ -31,7 +33,8 @@ func (s *Service) pushSnapshot(ctx context.Context, m meaning, opts carrel.PushO
 		img, err = s.composeSnapshot(ctx, m) // its files are whole now
 	}
 	if err != nil {
-		return carrel.Pushed{}, &carrel.Error{Op: opPush, Kind: carrel.KindOf(err), Err: err, Hint: carrel.HintOf(err)}
+		return carrel.Pushed{}, &carrel.Error{Op: opPush, Kind: carrel.KindOf(err), Err: err,
+			Hint: carrel.HintOf(err)}
 	}
 	pushed, err := s.opts.Images.Push(ctx, img.ID, opts, progress)
 	return pushed, errors.Join(err, s.opts.Images.Delete(context.WithoutCancel(ctx), img.ID))
@@ -43,11 +46,13 @@ func (s *Service) composeSnapshot(ctx context.Context, m meaning) (img image.Ima
 	sr := *m.moment
 	t := carrel.Template{Name: image.DraftMark + string(carrel.NewID()), Project: sr.Snapshot.Project}
 	if from, err := s.opts.Images.Get(ctx, sr.Record.Sandbox.Template); err == nil {
-		t.Env, t.User, t.WorkDir, t.Start, t.Entry, t.Labels = from.Env, from.User, from.WorkDir, from.Start, from.Entry, from.Labels
+		t.Env, t.User, t.WorkDir, t.Start, t.Entry, t.Labels = from.Env, from.User, from.WorkDir,
+			from.Start, from.Entry, from.Labels
 	}
 	err = s.archive.streamFiles(ctx, sr, func(root string, changes io.Reader) (err error) {
 		if root == "" {
-			return &carrel.Error{Kind: carrel.Unsupported, Field: "template", Err: fmt.Errorf("sandboxes of tier %s have no files of their own", sr.Snapshot.Tier)}
+			return &carrel.Error{Kind: carrel.Unsupported, Field: "template",
+				Err: fmt.Errorf("sandboxes of tier %s have no files of their own", sr.Snapshot.Tier)}
 		}
 		img, err = s.opts.Images.Compose(ctx, t, root, changes, image.IdentityFiles)
 		return err

@@ -139,7 +139,8 @@ func (r *recovery) recoverOne(ctx context.Context, rec state.Record) (kept bool,
 		if r.pausedLater(ctx, rec) {
 			return false, nil
 		}
-		return false, r.bury(ctx, rec, verdict{carrel.EndLost, cmp.Or(r.opts.LostReason, "it was gone when the service came back: "+gone.Error())})
+		return false, r.bury(ctx, rec, verdict{carrel.EndLost,
+			cmp.Or(r.opts.LostReason, "it was gone when the service came back: "+gone.Error())})
 	}
 	if f, ok := driver.As[driver.Freezer](inst); ok { // the earlier service died during a pause
 		if err := f.Thaw(ctx); err != nil {

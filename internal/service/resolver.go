@@ -129,7 +129,8 @@ func (r *resolver) moment(ctx context.Context, id carrel.SnapshotID) (sr state.S
 }
 
 func errHidden(id carrel.SnapshotID) error {
-	return &carrel.Error{Kind: carrel.NotFound, Err: fmt.Errorf("snapshot %s is the service's own", id)}
+	return &carrel.Error{Kind: carrel.NotFound,
+		Err: fmt.Errorf("snapshot %s is the service's own", id)}
 }
 
 // recorded returns the template of a record. If the template is no longer on this machine, it

@@ -125,8 +125,9 @@ func (r *ripener) awaitSpare(ctx context.Context, sb carrel.Sandbox) (*admission
 // check is how a template's ready command is tried.
 func (r *ripener) check(img image.Image) carrel.ReadyCheck {
 	c := img.ReadyCheck
-	return carrel.ReadyCheck{Interval: cmp.Or(c.Interval, readyPause), Timeout: cmp.Or(c.Timeout, readyTry),
-		Within: min(cmp.Or(c.Within, r.opts.ReadyTimeout), max(readyMost, r.opts.ReadyTimeout))}
+	return carrel.ReadyCheck{Interval: cmp.Or(c.Interval, readyPause),
+		Timeout: cmp.Or(c.Timeout, readyTry),
+		Within:  min(cmp.Or(c.Within, r.opts.ReadyTimeout), max(readyMost, r.opts.ReadyTimeout))}
 }
 
 // awaitReady runs the start command, and then the ready command until it succeeds.
@@ -155,7 +156,8 @@ func (r *ripener) awaitReady(ctx context.Context, conn *guest.Conn, img image.Im
 		}
 		if !sleep(ctx, check.Interval) {
 			return &carrel.Error{Kind: carrel.TimedOut, Field: "ready",
-				Err:  fmt.Errorf("its ready command %q did not succeed within %v: %s", img.Ready, check.Within, last),
+				Err: fmt.Errorf("its ready command %q did not succeed within %v: %s", img.Ready, check.Within,
+					last),
 				Hint: "see whether the start command works: carrel create " + img.Name + ", carrel exec"}
 		}
 	}

@@ -20,10 +20,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
-// rootsDir holds the root images that sandboxes and snapshots need. A snapshot needs the exact image
-// it was taken on. But templates are replaced and deleted, and the built-in one is packed anew when
-// this machine's tools change. An image here is a hard link. On another filesystem, such as that of
-// the cache directory, it is a copy.
+// rootsDir holds the root images that sandboxes and snapshots need. A snapshot needs the exact
+// image it was taken on. But templates are replaced and deleted, and the built-in one is packed
+// anew when this machine's tools change. An image here is a hard link. On another filesystem, such
+// as that of the cache directory, it is a copy.
 const rootsDir = ".roots"
 
 // youngRoot is how long a new image stays although nothing needs it yet. It is longer than any
@@ -180,8 +180,9 @@ func copyImage(from, to string, fi os.FileInfo) (err error) {
 // never resumed.
 func (r *roots) keepError(img image.Image, err error) error {
 	out := &carrel.Error{Op: "keep template", Kind: carrel.KindOf(err), Field: "template",
-		Err:  fmt.Errorf("the image of template %s can't be kept for its sandboxes: %w", img.ID, err),
-		Hint: fmt.Sprintf("make room in %s, or put the cache directory on the same filesystem", r.opts.Dir)}
+		Err: fmt.Errorf("the image of template %s can't be kept for its sandboxes: %w", img.ID, err),
+		Hint: fmt.Sprintf("make room in %s, or put the cache directory on the same filesystem",
+			r.opts.Dir)}
 	lacking(out)
 	return out
 }
@@ -196,9 +197,11 @@ func (r *roots) missing(rec state.Record, digest string, err error) error {
 		digest = "unknown"
 	}
 	return &carrel.Error{Kind: carrel.Unavailable, Field: "template",
-		Err: fmt.Errorf("the image under it is missing: template %s (%s) with the digest %s: %w", rec.Sandbox.Template, rec.Sandbox.Alias, digest, err),
-		Hint: fmt.Sprintf("put exactly this image back %s: a backup of this data directory holds it, and so does the directory sandboxes/%s of "+
-			"another one with such a sandbox; then resume again", where, rootsDir)}
+		Err: fmt.Errorf("the image under it is missing: template %s (%s) with the digest %s: %w",
+			rec.Sandbox.Template, rec.Sandbox.Alias, digest, err),
+		Hint: fmt.Sprintf(
+			"put exactly this image back %s: a backup of this data directory holds it, and so does the directory sandboxes/%s of "+
+				"another one with such a sandbox; then resume again", where, rootsDir)}
 }
 
 // isOtherRoot reports whether a driver refused a snapshot because it lies on another image.

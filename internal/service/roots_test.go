@@ -19,7 +19,8 @@ func TestKeepingARootLeavesItsTimes(t *testing.T) {
 	if err := os.WriteFile(img.Path, []byte("image"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &roots{opts: &Options{Dir: filepath.Join(dir, "sandboxes")}, log: slog.New(slog.DiscardHandler), young: youngRoot}
+	s := &roots{opts: &Options{Dir: filepath.Join(dir, "sandboxes")},
+		log: slog.New(slog.DiscardHandler), young: youngRoot}
 	changed := func() syscall.Timespec {
 		t.Helper()
 		name, path, err := s.keepRoot(img)

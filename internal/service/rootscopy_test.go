@@ -25,7 +25,8 @@ import (
 func newRoots(t *testing.T) *roots {
 	t.Helper()
 	o := &Options{Dir: filepath.Join(t.TempDir(), "sandboxes"), Store: memory.Open()}
-	return &roots{opts: o, log: slog.New(slog.DiscardHandler), table: newTable(t.Context(), o), snaps: timeline.New(), lost: &lostAndFound{}}
+	return &roots{opts: o, log: slog.New(slog.DiscardHandler), table: newTable(t.Context(), o),
+		snaps: timeline.New(), lost: &lostAndFound{}}
 }
 
 // elsewhere makes a file on another filesystem than dir's.
@@ -64,7 +65,8 @@ func TestRootOnAnotherFilesystem(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			name, path, err := r.keepRoot(img)
-			if b, rerr := os.ReadFile(path); err != nil || rerr != nil || name == "" || !bytes.Equal(b, first) {
+			if b, rerr := os.ReadFile(path); err != nil || rerr != nil || name == "" ||
+				!bytes.Equal(b, first) {
 				t.Errorf("%q, %v, %v", name, err, rerr)
 			}
 			names.Store(name, true)
@@ -75,7 +77,14 @@ func TestRootOnAnotherFilesystem(t *testing.T) {
 		t.Fatalf("kept %v", all)
 	}
 	name := filepath.Base(kept(r)[0])
-	if n := 0; !func() bool { names.Range(func(any, any) bool { n++; return true }); return n == 1 }() {
+	if n := 0; !func() bool {
+		names.Range(func(any,
+			any) bool {
+			n++
+			return true
+		})
+		return n == 1
+	}() {
 		t.Error("one image has several names")
 	}
 
@@ -99,7 +108,8 @@ func TestRootOnAnotherFilesystem(t *testing.T) {
 	if err := r.opts.Store.PutSandbox(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}
-	sr := state.SnapshotRecord{Snapshot: carrel.Snapshot{ID: carrel.NewSnapshotID()}, Record: state.Record{Root: second}}
+	sr := state.SnapshotRecord{Snapshot: carrel.Snapshot{ID: carrel.NewSnapshotID()},
+		Record: state.Record{Root: second}}
 	r.snaps.Put(sr)
 	if err := os.WriteFile(r.rootFile(partPrefix+"1"), nil, 0o600); err != nil { // of a crash
 		t.Fatal(err)
@@ -155,11 +165,13 @@ func TestForeignNameOfARoot(t *testing.T) {
 // never resumed.
 func TestNoRoomForARoot(t *testing.T) {
 	r := newRoots(t)
-	img := image.Image{Template: carrel.Template{ID: "t"}, Path: elsewhere(t, t.TempDir(), []byte("image"))}
+	img := image.Image{Template: carrel.Template{ID: "t"},
+		Path: elsewhere(t, t.TempDir(), []byte("image"))}
 	if err := os.MkdirAll(r.opts.Dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(r.opts.Dir, rootsDir), nil, 0o600); err != nil { // no directory
+	// no directory
+	if err := os.WriteFile(filepath.Join(r.opts.Dir, rootsDir), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, _, err := r.keepRoot(img)

@@ -30,9 +30,9 @@ type Takeover struct {
 }
 
 // TakeOver makes the records of a copied data directory its own, in one transaction, before a
-// [Service] opens them. A paused sandbox stays paused. A sandbox that runs in the original is paused
-// at its newest snapshot here. If it has none, its record stays, and the service reports it lost.
-// It returns the earlier IDs of renamed sandboxes.
+// [Service] opens them. A paused sandbox stays paused. A sandbox that runs in the original is
+// paused at its newest snapshot here. If it has none, its record stays, and the service reports it
+// lost. It returns the earlier IDs of renamed sandboxes.
 func (t Takeover) TakeOver(ctx context.Context, st state.Store) (map[carrel.ID]carrel.ID, error) {
 	recs, err := st.Sandboxes(ctx)
 	if err != nil {
@@ -78,7 +78,8 @@ func (t Takeover) TakeOver(ctx context.Context, st state.Store) (map[carrel.ID]c
 
 // ownRecord is a record without what belongs to the original. paused says that the sandbox can be
 // resumed from it.
-func (t Takeover) ownRecord(rec state.Record, snaps []state.SnapshotRecord) (_ state.Record, paused bool) {
+func (t Takeover) ownRecord(rec state.Record,
+	snaps []state.SnapshotRecord) (_ state.Record, paused bool) {
 	if t.Disown {
 		rec.Handle = nil
 		if rec.Sandbox.State == carrel.Running {
@@ -102,7 +103,8 @@ func newestOf(snaps []state.SnapshotRecord, id carrel.ID) (newest state.Snapshot
 
 // renamed returns a sandbox's snapshots with its new ID.
 func renamed(snaps []state.SnapshotRecord, id, to carrel.ID) []state.SnapshotRecord {
-	mine := slices.DeleteFunc(slices.Clone(snaps), func(sr state.SnapshotRecord) bool { return sr.Snapshot.Sandbox != id })
+	mine := slices.DeleteFunc(slices.Clone(snaps),
+		func(sr state.SnapshotRecord) bool { return sr.Snapshot.Sandbox != id })
 	for i := range mine {
 		mine[i].Snapshot.Sandbox, mine[i].Record.Sandbox.ID = to, to
 	}
@@ -111,7 +113,8 @@ func renamed(snaps []state.SnapshotRecord, id, to carrel.ID) []state.SnapshotRec
 
 // event tells where a sandbox comes from.
 func (t Takeover) event(rec state.Record, was carrel.ID) carrel.Event {
-	e := carrel.Event{Time: time.Now().UTC().Round(0), Type: eventCopied, ID: rec.Sandbox.ID, Project: rec.Sandbox.Project,
+	e := carrel.Event{Time: time.Now().UTC().Round(0), Type: eventCopied, ID: rec.Sandbox.ID,
+		Project: rec.Sandbox.Project,
 		Message: "it comes from " + t.Original, Fields: map[string]string{"snapshot": string(rec.Paused)}}
 	if was != rec.Sandbox.ID {
 		e.Message = fmt.Sprintf("it was sandbox %s of %s", was, t.Original)

@@ -59,7 +59,8 @@ func (t *templates) ImportTemplate(ctx context.Context, name string, archive io.
 }
 
 // PullImage implements carrel.Registries.
-func (t *templates) PullImage(ctx context.Context, name string, opts carrel.PullOptions, progress func(carrel.Progress)) (carrel.Template, error) {
+func (t *templates) PullImage(ctx context.Context, name string, opts carrel.PullOptions,
+	progress func(carrel.Progress)) (carrel.Template, error) {
 	if err := t.opts.Images.CheckName("pull template", name); err != nil {
 		return carrel.Template{}, err
 	}
@@ -74,7 +75,8 @@ func (t *templates) PullImage(ctx context.Context, name string, opts carrel.Pull
 }
 
 // made pulls an image, or makes a built-in template if there is no image.
-func (t *templates) made(ctx context.Context, name string, opts carrel.PullOptions, progress func(carrel.Progress)) (image.Image, error) {
+func (t *templates) made(ctx context.Context, name string, opts carrel.PullOptions,
+	progress func(carrel.Progress)) (image.Image, error) {
 	if opts.Image == "" {
 		return t.opts.Images.Make(ctx, name, progress)
 	}
@@ -82,7 +84,8 @@ func (t *templates) made(ctx context.Context, name string, opts carrel.PullOptio
 }
 
 // push sends the template with an ID to a registry.
-func (t *templates) push(ctx context.Context, id string, opts carrel.PushOptions, progress func(carrel.Progress)) (carrel.Pushed, error) {
+func (t *templates) push(ctx context.Context, id string, opts carrel.PushOptions,
+	progress func(carrel.Progress)) (carrel.Pushed, error) {
 	pass, err := t.gates.enterBuild(ctx, opPush)
 	if err != nil {
 		return carrel.Pushed{}, err

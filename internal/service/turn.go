@@ -55,7 +55,8 @@ func (b *box) hangs(ctx context.Context) (bool, error) {
 // waitForTurn bounds the wait for another operation.
 func waitForTurn(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, turnTime,
-		fmt.Errorf("another operation on the sandbox has been under way for %v: carrel kill ends it", turnTime))
+		fmt.Errorf("another operation on the sandbox has been under way for %v: carrel kill ends it",
+			turnTime))
 }
 
 // setState changes the state from one value to another. It reports false if the state was not from.

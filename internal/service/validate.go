@@ -72,7 +72,8 @@ func (cr *creator) plan(ctx context.Context, opts carrel.CreateOptions) (*plan, 
 func (cr *creator) newRecord(opts carrel.CreateOptions, img image.Image, tier carrel.Tier, ttl time.Duration) state.Record {
 	now := time.Now().UTC().Round(0)
 	sb := copySandbox(carrel.Sandbox{
-		ID: carrel.NewID(), Template: img.ID, TemplateOf: img.Of, Alias: img.Name, Tier: tier, State: carrel.Starting,
+		ID: carrel.NewID(), Template: img.ID, TemplateOf: img.Of, Alias: img.Name, Tier: tier,
+		State:  carrel.Starting,
 		Limits: fill(opts.Limits, cr.opts.Limits), Metadata: opts.Metadata, Network: opts.Network,
 		Started: now, Ends: now.Add(ttl), EnvdVersion: carrel.EnvdVersion, Domain: cr.opts.Domain,
 		Lifecycle: opts.Lifecycle, Tokens: opts.Tokens,

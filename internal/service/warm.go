@@ -36,7 +36,8 @@ type WarmFloor = warm.Floor
 // keyOf is the kind of sandbox that a plan makes. ok is false for a kind that is not kept ready,
 // because it is made from a snapshot or a lent image, or is quick to make anyway.
 func (cr *creator) keyOf(p *plan) (key pool.Key, ok bool) {
-	if p.cold || p.lent || !cr.warm.IsOn() || p.from != nil || !p.driver.Info().Capabilities.RealProcesses {
+	if p.cold || p.lent || !cr.warm.IsOn() || p.from != nil ||
+		!p.driver.Info().Capabilities.RealProcesses {
 		return "", false
 	}
 	return keyOfRecord(p.rec, filepath.Base(cr.opts.GuestImage)), true

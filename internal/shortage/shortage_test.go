@@ -40,7 +40,8 @@ func TestExplain(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	got := Explain("work", "i", &carrel.Error{Op: "work", Err: syscall.EMFILE})
-	if !errors.Is(got, carrel.Exhausted) || !errors.Is(got, syscall.EMFILE) || !Named(got) || carrel.HintOf(got) == "" {
+	if !errors.Is(got, carrel.Exhausted) || !errors.Is(got, syscall.EMFILE) || !Named(got) ||
+		carrel.HintOf(got) == "" {
 		t.Errorf("%v", got)
 	}
 	if want := "work: i: files: too many open files"; got.Error() != want {

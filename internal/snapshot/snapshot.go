@@ -89,12 +89,13 @@ type Store interface {
 	Close() error
 }
 
-// BuildStore is an optional part of a Store. Where other machines use the store too, it keeps copies
-// of the builds that can restore its snapshots (driver.BuildKeeper).
+// BuildStore is an optional part of a Store. Where other machines use the store too, it keeps
+// copies of the builds that can restore its snapshots (driver.BuildKeeper).
 type BuildStore interface {
 	// PutBuild stores a build under its name, unless it is there. open opens the content. A store
 	// that is of this machine alone does nothing. Errors: Unavailable, and those of open.
-	PutBuild(ctx context.Context, name string, open func() (r io.ReadCloser, size int64, err error)) error
+	PutBuild(ctx context.Context, name string, open func() (r io.ReadCloser, size int64,
+		err error)) error
 	// GetBuild returns a build. Errors: NotFound, Unavailable.
 	GetBuild(ctx context.Context, name string) (io.ReadCloser, error)
 }
@@ -117,7 +118,8 @@ type Draft interface {
 }
 
 // ErrReplaced is in the error of a Verify that found damage, and replaced the damaged files by good
-// ones from the packs. Files.Dir has the good files now: a caller that used them before starts again.
+// ones from the packs. Files.Dir has the good files now: a caller that used them before starts
+// again.
 var ErrReplaced = errors.New("the damaged copy was replaced by a good one")
 
 // Files are the files of a snapshot that is in use.

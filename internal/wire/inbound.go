@@ -151,7 +151,8 @@ func (s *inbounds) rest() {
 		got := in.got.Load()
 		silent := got == in.seen
 		in.seen = got
-		if unread, err := in.endpoint.GetSockOptInt(tcpip.ReceiveQueueSizeOption); !silent || err != nil || unread > 0 {
+		if unread, err := in.endpoint.GetSockOptInt(tcpip.ReceiveQueueSizeOption); !silent ||
+			err != nil || unread > 0 {
 			continue
 		}
 		s.giveBack(in)

@@ -16,7 +16,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// talker is a guest whose port 8000 sends zeros for ever. Its port 8001 answers each byte with 1 MiB.
+// talker is a guest whose port 8000 sends zeros for ever. Its port 8001 answers each byte with 1
+// MiB.
 func talker(t *testing.T) (*Wire, *Link) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -30,7 +31,8 @@ func talker(t *testing.T) (*Wire, *Link) {
 	t.Cleanup(func() { _ = in.Close() })
 	w := New(Options{})
 	t.Cleanup(func() { _ = w.Close() })
-	l, err := w.Attach(t.Context(), driver.LinkSpec{ID: carrel.NewID(), MTU: maxMTU}, os.NewFile(uintptr(fds[0]), "host"))
+	l, err := w.Attach(t.Context(), driver.LinkSpec{ID: carrel.NewID(), MTU: maxMTU},
+		os.NewFile(uintptr(fds[0]), "host"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +61,8 @@ func talker(t *testing.T) (*Wire, *Link) {
 // listen serves the connections to a guest's port.
 func listen(t *testing.T, in *Inside, port uint16, serve func(net.Conn)) {
 	t.Helper()
-	ln, err := gonet.ListenTCP(in.stack, tcpip.FullAddress{NIC: nicID, Port: port}, ipv4.ProtocolNumber)
+	ln, err := gonet.ListenTCP(in.stack, tcpip.FullAddress{NIC: nicID, Port: port},
+		ipv4.ProtocolNumber)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,8 +106,9 @@ func read(t *testing.T, c net.Conn, n int64) {
 }
 
 // TestUnreadBuffers shows who may have a large receive buffer. A connection gets one when its
-// reader has read a lot, and a reader that only made the host's sockets full gets none. Readers that
-// stop keep what they have, but leave some for others. Everything comes back when connections end.
+// reader has read a lot, and a reader that only made the host's sockets full gets none. Readers
+// that stop keep what they have, but leave some for others. Everything comes back when connections
+// end.
 func TestUnreadBuffers(t *testing.T) {
 	w, l := talker(t)
 	const budget = 24 << 20 // enough for two large buffers, and soon read full
@@ -137,7 +141,8 @@ func TestUnreadBuffers(t *testing.T) {
 	if taken, _ := sizes(); taken != 0 {
 		t.Errorf("after 4 MiB, %d bytes of the budget are taken", taken)
 	}
-	testenv.Eventually(t, "the unread bytes fill the buffer", func() bool { return lazy.queued(t) >= 64<<10 })
+	testenv.Eventually(t, "the unread bytes fill the buffer",
+		func() bool { return lazy.queued(t) >= 64<<10 })
 
 	for range 14 {
 		in := dial()
@@ -194,7 +199,8 @@ func TestSilentBuffers(t *testing.T) {
 		if got := in.got.Load(); in.now() <= in.first {
 			t.Fatalf("round %d: after %d bytes the buffer has %d", round, got, in.now())
 		}
-		testenv.Eventually(t, "the silent connection gives its part back", func() bool { return in.now() == in.first })
+		testenv.Eventually(t, "the silent connection gives its part back",
+			func() bool { return in.now() == in.first })
 	}
 	w.inbounds.mu.Lock()
 	defer w.inbounds.mu.Unlock()

@@ -54,7 +54,8 @@ func fetch(dir string, templates []string) (map[string]string, error) {
 	var want []string
 	for _, p := range set.Pins {
 		for _, c := range set.Templates {
-			if _, ok := pins[p.SHA256]; !ok && slices.Contains(templates, c.Name) && slices.Contains(c.Packages, p.Name) {
+			if _, ok := pins[p.SHA256]; !ok && slices.Contains(templates, c.Name) &&
+				slices.Contains(c.Packages, p.Name) {
 				pins[p.SHA256] = p
 				want = append(want, p.Name+"="+p.Version)
 			}
@@ -79,7 +80,8 @@ func fetch(dir string, templates []string) (map[string]string, error) {
 		}
 	}
 	if len(out) != len(want) {
-		return nil, fmt.Errorf("apt has %d of the %d pinned packages: Debian may have newer ones", len(out), len(want))
+		return nil, fmt.Errorf("apt has %d of the %d pinned packages: Debian may have newer ones",
+			len(out), len(want))
 	}
 	return out, nil
 }
@@ -98,7 +100,8 @@ func apt(dir string, set *debian.Set, host debian.Mirror, want []string) error {
 		}
 	}
 	var list strings.Builder
-	for _, s := range [][2]string{{host.Main, set.Suite}, {host.Main, set.Suite + "-updates"}, {host.Security, set.Suite + "-security"}} {
+	for _, s := range [][2]string{{host.Main, set.Suite}, {host.Main, set.Suite + "-updates"},
+		{host.Security, set.Suite + "-security"}} {
 		fmt.Fprintf(&list, "deb [signed-by=%s] %s %s main\n", keys, s[0], s[1])
 	}
 	for name, text := range map[string]string{"sources.list": list.String(), "status": ""} {
@@ -106,10 +109,14 @@ func apt(dir string, set *debian.Set, host debian.Mirror, want []string) error {
 			return err
 		}
 	}
-	opts := []string{"-q", "-o", "APT::Sandbox::User=root", "-o", "APT::Architecture=" + runtime.GOARCH, "-o", "APT::Architectures=" + runtime.GOARCH,
-		"-o", "Dir::State=" + state, "-o", "Dir::State::status=" + state + "/status", "-o", "Dir::Cache=" + state + "/cache",
-		"-o", "Dir::Etc::sourcelist=" + state + "/sources.list", "-o", "Dir::Etc::sourceparts=-", "-o", "Acquire::Languages=none",
-		"-o", "APT::Update::Post-Invoke-Success::=", "-o", "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false"}
+	opts := []string{"-q", "-o", "APT::Sandbox::User=root", "-o",
+		"APT::Architecture=" + runtime.GOARCH, "-o", "APT::Architectures=" + runtime.GOARCH,
+		"-o", "Dir::State=" + state, "-o", "Dir::State::status=" + state + "/status", "-o",
+		"Dir::Cache=" + state + "/cache",
+		"-o", "Dir::Etc::sourcelist=" + state + "/sources.list", "-o", "Dir::Etc::sourceparts=-", "-o",
+		"Acquire::Languages=none",
+		"-o", "APT::Update::Post-Invoke-Success::=", "-o",
+		"Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false"}
 	for _, args := range [][]string{{"update"}, append([]string{"download"}, want...)} {
 		cmd := exec.Command("apt-get", append(opts, args...)...)
 		cmd.Dir = dir

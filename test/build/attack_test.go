@@ -19,8 +19,8 @@ import (
 )
 
 // TestHostileSteps runs commands that never end, fill the disk, use up all processes, or leave
-// processes behind. Each must end as a failure of its step, and leave nothing. A step that forks for
-// ever may reach the end of its time or the end of its memory first.
+// processes behind. Each must end as a failure of its step, and leave nothing. A step that forks
+// for ever may reach the end of its time or the end of its memory first.
 func TestHostileSteps(t *testing.T) {
 	oneTier(t, carrel.GVisor, func(t *testing.T, b *bench) {
 		for _, c := range []struct {
@@ -28,12 +28,17 @@ func TestHostileSteps(t *testing.T) {
 			spec       carrel.BuildSpec
 			ends       bool // the sandbox may end by itself
 		}{
-			{"never ends", "did not end within", carrel.BuildSpec{StepTimeout: 3 * time.Second, Instructions: steps("RUN while :; do sleep 1; done")}, false},
-			{"fills the disk", "", carrel.BuildSpec{DiskMB: 64, Instructions: steps("RUN dd if=/dev/urandom of=/home/user/big bs=1M count=200")}, false},
+			{"never ends", "did not end within", carrel.BuildSpec{StepTimeout: 3 * time.Second,
+				Instructions: steps("RUN while :; do sleep 1; done")}, false},
+			{"fills the disk", "", carrel.BuildSpec{DiskMB: 64,
+				Instructions: steps("RUN dd if=/dev/urandom of=/home/user/big bs=1M count=200")}, false},
 			{"forks for ever", "", carrel.BuildSpec{StepTimeout: 5 * time.Second, MemoryMB: 256,
 				Instructions: steps("RUN f() { f | f & }; f; while :; do sleep 1; done")}, true},
-			{"writes for ever", "did not end within", carrel.BuildSpec{StepTimeout: 3 * time.Second, Instructions: steps("RUN while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done")}, false},
-			{"no line breaks", "did not end within", carrel.BuildSpec{StepTimeout: 3 * time.Second, Instructions: steps(`RUN cat /dev/zero | tr '\0' x`)}, false},
+			{"writes for ever", "did not end within",
+				carrel.BuildSpec{StepTimeout: 3 * time.Second,
+					Instructions: steps("RUN while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done")}, false},
+			{"no line breaks", "did not end within", carrel.BuildSpec{StepTimeout: 3 * time.Second,
+				Instructions: steps(`RUN cat /dev/zero | tr '\0' x`)}, false},
 		} {
 			if testing.Short() && (strings.Contains(c.name, "write") || strings.Contains(c.name, "line")) {
 				continue // the whole takes long
@@ -41,12 +46,15 @@ func TestHostileSteps(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				c.spec.Name = "hostile"
 				build, logs := b.build(c.spec)
-				if build.State != carrel.BuildError || build.Reason == nil || build.Reason.Step != "1" || !strings.Contains(build.Reason.Message, c.want) && !(c.ends && strings.Contains(build.Reason.Message, "out of memory")) {
+				if build.State != carrel.BuildError || build.Reason == nil || build.Reason.Step != "1" ||
+					!strings.Contains(build.Reason.Message, c.want) &&
+						!(c.ends && strings.Contains(build.Reason.Message, "out of memory")) {
 					t.Errorf("the build is %s, %+v\n%.2000s", build.State, build.Reason, text(logs))
 				}
 			})
 		}
-		b.ready(carrel.BuildSpec{Name: "left", Instructions: steps("RUN sleep 1000 & echo started", "RUN for p in /proc/[0-9]*/cmdline; do tr '\\0' ' ' < $p; echo; done > /home/user/ps")})
+		b.ready(carrel.BuildSpec{Name: "left", Instructions: steps("RUN sleep 1000 & echo started",
+			"RUN for p in /proc/[0-9]*/cmdline; do tr '\\0' ' ' < $p; echo; done > /home/user/ps")})
 		if ps := b.run("left", "cat /home/user/ps"); strings.Contains(ps, "sleep 1000") {
 			t.Errorf("a process of the step before was still there:\n%s", ps)
 		}
@@ -75,7 +83,8 @@ func TestCancel(t *testing.T) {
 	}
 	b.nothingLeft()
 	_, made := b.call("POST", "/v3/templates", map[string]any{"name": "idle"})
-	if build, err := b.CancelBuild(t.Context(), fmt.Sprint(made["buildID"])); err != nil || build.State != carrel.BuildCancelled {
+	if build, err := b.CancelBuild(t.Context(), fmt.Sprint(made["buildID"])); err != nil ||
+		build.State != carrel.BuildCancelled {
 		t.Errorf("a build that was not started, cancelled: %+v, %v", build, err)
 	}
 }
@@ -84,7 +93,8 @@ func TestCancel(t *testing.T) {
 // nobody can end it behind the build's back.
 func (b *bench) wantWorkshop(build string) {
 	b.t.Helper()
-	if page, err := b.List(b.t.Context(), carrel.ListOptions{}); err != nil || len(page.Sandboxes) > 0 || page.Running > 0 {
+	if page, err := b.List(b.t.Context(), carrel.ListOptions{}); err != nil ||
+		len(page.Sandboxes) > 0 || page.Running > 0 {
 		b.t.Errorf("the list has %+v, %v", page, err)
 	}
 	page, err := b.List(b.t.Context(), carrel.ListOptions{Builds: true})
@@ -92,10 +102,12 @@ func (b *bench) wantWorkshop(build string) {
 		b.t.Fatalf("the list with builds has %+v, %v", page, err)
 	}
 	id := page.Sandboxes[0].ID
-	if err := b.Kill(b.t.Context(), id); carrel.KindOf(err) != carrel.Conflict || !strings.Contains(carrel.HintOf(err), "carrel build cancel "+build) {
+	if err := b.Kill(b.t.Context(), id); carrel.KindOf(err) != carrel.Conflict ||
+		!strings.Contains(carrel.HintOf(err), "carrel build cancel "+build) {
 		b.t.Errorf("kill: %v, %q", err, carrel.HintOf(err))
 	}
-	if _, err := b.Pause(b.t.Context(), id, carrel.PauseOptions{}); carrel.KindOf(err) != carrel.Conflict {
+	if _, err := b.Pause(b.t.Context(), id, carrel.PauseOptions{}); carrel.KindOf(
+		err) != carrel.Conflict {
 		b.t.Errorf("pause: %v", err)
 	}
 }
@@ -112,7 +124,8 @@ func TestManyBuilds(t *testing.T) {
 	ended := make([]carrel.Build, count)
 	for i := range count {
 		wg.Go(func() {
-			spec := carrel.BuildSpec{Name: fmt.Sprintf("many-%d", i/2), MemoryMB: 256, FromTemplate: small, Instructions: steps(fmt.Sprintf("RUN echo %d > /home/user/number", i))}
+			spec := carrel.BuildSpec{Name: fmt.Sprintf("many-%d", i/2), MemoryMB: 256, FromTemplate: small,
+				Instructions: steps(fmt.Sprintf("RUN echo %d > /home/user/number", i))}
 			build, err := b.StartBuild(t.Context(), spec)
 			if err != nil {
 				t.Error(err)
@@ -131,7 +144,8 @@ func TestManyBuilds(t *testing.T) {
 			t.Errorf("build %d is %s: %+v", i, build.State, build.Reason)
 		}
 		if other := ended[i^1]; other.TemplateID != build.TemplateID {
-			t.Errorf("two builds of %s have the IDs %s and %s", build.Name, build.TemplateID, other.TemplateID)
+			t.Errorf("two builds of %s have the IDs %s and %s", build.Name, build.TemplateID,
+				other.TemplateID)
 		}
 	}
 	if got := b.run("many-0", "cat ~/number"); got != "0" && got != "1" {
@@ -156,8 +170,10 @@ func TestHostileUploads(t *testing.T) {
 		return fmt.Sprint(out["url"])
 	}
 	for _, h := range []tar.Header{
-		{Name: "../out", Typeflag: tar.TypeReg}, {Name: "/etc/out", Typeflag: tar.TypeReg}, {Name: "a/../../out", Typeflag: tar.TypeReg},
-		{Name: "l", Typeflag: tar.TypeLink, Linkname: "../../etc/passwd"}, {Name: "big", Typeflag: tar.TypeReg, Size: 1 << 41},
+		{Name: "../out", Typeflag: tar.TypeReg}, {Name: "/etc/out", Typeflag: tar.TypeReg},
+		{Name: "a/../../out", Typeflag: tar.TypeReg},
+		{Name: "l", Typeflag: tar.TypeLink, Linkname: "../../etc/passwd"},
+		{Name: "big", Typeflag: tar.TypeReg, Size: 1 << 41},
 	} {
 		var raw bytes.Buffer
 		w := tar.NewWriter(&raw)
@@ -169,16 +185,19 @@ func TestHostileUploads(t *testing.T) {
 		}
 	}
 	url := ask(sum("good"))
-	for what, bad := range map[string]string{"an altered URL": url[:len(url)-2] + "xx", "no signature": url[:strings.LastIndex(url, ".")]} {
+	for what, bad := range map[string]string{"an altered URL": url[:len(url)-2] + "xx",
+		"no signature": url[:strings.LastIndex(url, ".")]} {
 		if status, text := b.put(bad, strings.NewReader("")); status != http.StatusForbidden {
 			t.Errorf("%s was answered with %d %s", what, status, text)
 		}
 	}
-	if status, _ := b.call("GET", "/templates/"+fmt.Sprint(made["templateID"])+"/files/not-a-hash", nil); status != http.StatusBadRequest {
+	if status, _ := b.call("GET", "/templates/"+fmt.Sprint(made["templateID"])+"/files/not-a-hash",
+		nil); status != http.StatusBadRequest {
 		t.Errorf("a name that is no hash was answered with %d", status)
 	}
 	// A name lies: the same hash first names one content, then another.
-	copyIt := []carrel.BuildInstruction{{Type: "COPY", Args: []string{"f", "/home/user/f"}, FilesHash: sum("lie")}}
+	copyIt := []carrel.BuildInstruction{{Type: "COPY", Args: []string{"f", "/home/user/f"},
+		FilesHash: sum("lie")}}
 	for _, content := range []string{"first", "second"} {
 		b.upload(sum("lie"), archive(t, file{name: "f", content: content}))
 		b.ready(carrel.BuildSpec{Name: "lie", Instructions: copyIt})
@@ -191,8 +210,11 @@ func TestHostileUploads(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("of the host"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b.upload(sum("links"), archive(t, file{name: "d", link: filepath.Dir(secret)}, file{name: "d2", link: "/etc"}))
-	build, _ := b.build(carrel.BuildSpec{Name: "links", Instructions: []carrel.BuildInstruction{{Type: "COPY", Args: []string{"d/secret", "/s"}, FilesHash: sum("links")}}})
+	b.upload(sum("links"), archive(t, file{name: "d", link: filepath.Dir(secret)},
+		file{name: "d2", link: "/etc"}))
+	build, _ := b.build(carrel.BuildSpec{Name: "links",
+		Instructions: []carrel.BuildInstruction{{Type: "COPY", Args: []string{"d/secret", "/s"},
+			FilesHash: sum("links")}}})
 	if build.State != carrel.BuildError {
 		t.Errorf("a file behind a link was copied: %+v", build)
 	}
@@ -205,10 +227,13 @@ func TestNothingOfABuildStays(t *testing.T) {
 	perTier(t, func(t *testing.T, b *bench) {
 		// This daemon keeps its snapshots in a store, compressed into packs.
 		store := filepath.Join(t.TempDir(), "store")
-		b = newBenchOn(t, daemontest.Start(t, "--default-tier", string(b.tier), "--snapshot-store", store, "--snapshot-cache", "1"), b.tier)
+		b = newBenchOn(t, daemontest.Start(t, "--default-tier", string(b.tier), "--snapshot-store", store,
+			"--snapshot-cache", "1"), b.tier)
 		const password, token = "hunter2-of-the-registry", "value-of-the-builds-secret"
-		spec := carrel.BuildSpec{Name: "clean", FromTemplate: small, Instructions: steps("RUN cat /etc/hostname; env | grep -i token; cat /run/secrets/* ; true"),
-			Registries: map[string]carrel.RegistryCredentials{"registry.example.com": {Username: "me", Password: password}}}
+		spec := carrel.BuildSpec{Name: "clean", FromTemplate: small,
+			Instructions: steps("RUN cat /etc/hostname; env | grep -i token; cat /run/secrets/* ; true"),
+			Registries: map[string]carrel.RegistryCredentials{"registry.example.com": {Username: "me",
+				Password: password}}}
 		build, logs := b.build(spec)
 		if build.State != carrel.BuildReady {
 			t.Fatalf("the build is %s: %+v", build.State, build.Reason)
@@ -222,10 +247,12 @@ func TestNothingOfABuildStays(t *testing.T) {
 		if host == "" {
 			t.Fatalf("the step did not print its host name:\n%s", text(logs))
 		}
-		b.ready(carrel.BuildSpec{Name: "secretive", Secrets: map[string]string{"token": token}, Context: bytes.NewReader(archive(t, file{name: "a"})),
+		b.ready(carrel.BuildSpec{Name: "secretive", Secrets: map[string]string{"token": token},
+			Context: bytes.NewReader(archive(t, file{name: "a"})),
 			Dockerfile: "FROM template://small\nUSER root\nRUN --mount=type=secret,id=token,required --mount=type=secret,id=token,env=TOKEN " +
 				"test \"$TOKEN\" = \"$(cat /run/secrets/token)\" && echo used > /used\nRUN echo after > /after\n"})
-		if got := b.run("secretive", "cat /used /after; ls -A /run/secrets 2>/dev/null; grep -rl "+token[:8]+" /etc /home /root /run /tmp /var 2>/dev/null"); got != "used\nafter" {
+		if got := b.run("secretive",
+			"cat /used /after; ls -A /run/secrets 2>/dev/null; grep -rl "+token[:8]+" /etc /home /root /run /tmp /var 2>/dev/null"); got != "used\nafter" {
 			t.Errorf("a sandbox of a build with a secret has %q", got)
 		}
 		if got := b.run("clean", "cat /etc/hostname"); got == host {
@@ -253,7 +280,9 @@ func TestSimIsRefused(t *testing.T) {
 	t.Parallel()
 	testenv.Need(t, "gvisor", tierWorks(t, carrel.GVisor))
 	b := newBench(t, carrel.GVisor)
-	_, err := b.StartBuild(context.Background(), carrel.BuildSpec{Name: "sim", Tier: carrel.Sim, FromTemplate: small, Instructions: steps("RUN true")})
+	_, err := b.StartBuild(context.Background(),
+		carrel.BuildSpec{Name: "sim", Tier: carrel.Sim, FromTemplate: small,
+			Instructions: steps("RUN true")})
 	if carrel.KindOf(err) != carrel.Unsupported || !strings.Contains(fmt.Sprint(err), "simulated") {
 		t.Errorf("a build in tier sim: %v", err)
 	}

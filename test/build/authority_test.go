@@ -26,19 +26,23 @@ func TestAuthorityIsTakenOut(t *testing.T) {
 	t.Parallel()
 	testenv.Need(t, "gvisor", tierWorks(t, carrel.GVisor))
 	b := newBench(t, carrel.GVisor)
-	network := carrel.Network{Internet: true, Rules: map[string][]carrel.NetworkRule{"example.com": {{Transform: &carrel.NetworkTransform{Headers: map[string]string{"X-Test": "1"}}}}}}
+	network := carrel.Network{Internet: true,
+		Rules: map[string][]carrel.NetworkRule{"example.com": {{Transform: &carrel.NetworkTransform{Headers: map[string]string{"X-Test": "1"}}}}}}
 	system := certificate(t)
 	b.upload(sum("bundle"), archive(t, file{name: "ca-certificates.crt", content: system}))
 	const bundle = "/etc/ssl/certs/ca-certificates.crt"
 	all := slices.Insert(steps("USER root", "RUN mkdir -p /etc/ssl/certs"), 2,
-		carrel.BuildInstruction{Type: "COPY", Args: []string{"ca-certificates.crt", bundle}, FilesHash: sum("bundle")})
+		carrel.BuildInstruction{Type: "COPY", Args: []string{"ca-certificates.crt", bundle},
+			FilesHash: sum("bundle")})
 	b.ready(carrel.BuildSpec{Name: "below", Instructions: all})
 	build, logs := b.build(carrel.BuildSpec{Name: "trusting", FromTemplate: "below", Network: &network,
-		Instructions: steps("USER root", "RUN touch /first", "RUN sleep 1; env | grep NODE_EXTRA; grep -c BEGIN "+bundle, "RUN touch /last")})
+		Instructions: steps("USER root", "RUN touch /first",
+			"RUN sleep 1; env | grep NODE_EXTRA; grep -c BEGIN "+bundle, "RUN touch /last")})
 	if build.State != carrel.BuildReady {
 		t.Fatalf("the build is %s: %+v\n%s", build.State, build.Reason, text(logs))
 	}
-	if got := text(logs); !strings.Contains(got, "stdout[3] NODE_EXTRA_CA_CERTS=/run/carrel/ca.pem") || !strings.Contains(got, "stdout[3] 2\n") {
+	if got := text(logs); !strings.Contains(got, "stdout[3] NODE_EXTRA_CA_CERTS=/run/carrel/ca.pem") ||
+		!strings.Contains(got, "stdout[3] 2\n") {
 		t.Errorf("the step did not trust the authority:\n%s", text(logs))
 	}
 	certificates, err := filepath.Glob(filepath.Join(b.d.Dir, "wire", "*"))
@@ -83,7 +87,8 @@ func certificate(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
 	raw, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)

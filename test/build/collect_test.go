@@ -14,9 +14,11 @@ func TestCollect(t *testing.T) {
 	t.Parallel()
 	oneTier(t, carrel.NS, func(t *testing.T, b *bench) {
 		ctx := t.Context()
-		spec := carrel.BuildSpec{Name: "lasting", Instructions: steps("RUN echo one > ~/one", "RUN echo two > ~/two")}
+		spec := carrel.BuildSpec{Name: "lasting", Instructions: steps("RUN echo one > ~/one",
+			"RUN echo two > ~/two")}
 		b.ready(spec)
-		b.ready(carrel.BuildSpec{Name: "gone", Instructions: steps("RUN echo three > ~/one", "RUN echo four > ~/two")})
+		b.ready(carrel.BuildSpec{Name: "gone", Instructions: steps("RUN echo three > ~/one",
+			"RUN echo four > ~/two")})
 		running, paused, orphan := b.lasting("lasting"), b.lasting("lasting"), b.lasting("gone")
 		for _, id := range []carrel.ID{paused, orphan} {
 			if _, err := b.Pause(ctx, id, carrel.PauseOptions{}); err != nil {
@@ -35,7 +37,8 @@ func TestCollect(t *testing.T) {
 		if err != nil || len(planned.Items) != 4 {
 			t.Fatalf("of four layers these would go: %+v, %v", planned, err)
 		}
-		if old, err := b.CollectTemplates(ctx, carrel.CollectOptions{OlderThan: time.Hour}); err != nil || len(old.Items) != 0 {
+		if old, err := b.CollectTemplates(ctx, carrel.CollectOptions{OlderThan: time.Hour}); err != nil ||
+			len(old.Items) != 0 {
 			t.Errorf("of layers that are new, these went as old: %+v, %v", old, err)
 		}
 		if again := b.ready(spec); !again.Steps[1].Cached {
@@ -87,7 +90,8 @@ func TestCollect(t *testing.T) {
 // lasting makes a sandbox of a template that stays.
 func (b *bench) lasting(template string) carrel.ID {
 	b.t.Helper()
-	sb, err := b.Create(b.t.Context(), carrel.CreateOptions{Template: template, Tier: b.tier, Timeout: time.Hour, Limits: carrel.Limits{MemoryMB: 256}})
+	sb, err := b.Create(b.t.Context(), carrel.CreateOptions{Template: template, Tier: b.tier,
+		Timeout: time.Hour, Limits: carrel.Limits{MemoryMB: 256}})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -101,7 +105,8 @@ func (b *bench) wantWords(id carrel.ID, want string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	res, err := c.Run(b.t.Context(), carrel.Command{Args: []string{"/bin/sh", "-c", "cat ~/one ~/two"}})
+	res, err := c.Run(b.t.Context(), carrel.Command{Args: []string{"/bin/sh", "-c",
+		"cat ~/one ~/two"}})
 	if err != nil || string(res.Stdout) != want {
 		b.t.Errorf("sandbox %s has %q, %v (%s)", id, res.Stdout, err, res.Stderr)
 	}

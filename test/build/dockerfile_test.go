@@ -61,13 +61,17 @@ CMD ["bash"]
 // projectContext are the files beside projectFile.
 func projectContext(t *testing.T) []byte {
 	return archive(t,
-		file{name: "package.json", content: `{"name":"app","version":"1.0.0","dependencies":{"wordjs":"file:/opt/packages/wordjs"}}`},
-		file{name: "packages/wordjs/package.json", content: `{"name":"wordjs","version":"3.2.1","license":"MIT","main":"index.js"}`},
+		file{name: "package.json",
+			content: `{"name":"app","version":"1.0.0","dependencies":{"wordjs":"file:/opt/packages/wordjs"}}`},
+		file{name: "packages/wordjs/package.json",
+			content: `{"name":"wordjs","version":"3.2.1","license":"MIT","main":"index.js"}`},
 		file{name: "packages/wordjs/index.js", content: "module.exports = 'from npm'\n"},
-		file{name: "packages/wordpy/pyproject.toml", content: "[build-system]\nrequires = []\nbuild-backend = \"backend\"\nbackend-path = [\".\"]\n"},
+		file{name: "packages/wordpy/pyproject.toml",
+			content: "[build-system]\nrequires = []\nbuild-backend = \"backend\"\nbackend-path = [\".\"]\n"},
 		file{name: "packages/wordpy/backend.py", content: backend},
 		file{name: "src/main.js", content: "console.log(require('wordjs'))\n", mode: 0o600},
-		file{name: "data.tar.gz", content: string(packed(t, archive(t, file{name: "inner.txt", content: "unpacked"})))},
+		file{name: "data.tar.gz", content: string(packed(t,
+			archive(t, file{name: "inner.txt", content: "unpacked"})))},
 	)
 }
 
@@ -80,8 +84,10 @@ def build_wheel(directory, config_settings=None, metadata_directory=None):
     with zipfile.ZipFile(os.path.join(directory, name), "w") as z:
         z.writestr("wordpy.py", "word = 'from pip'\n")
         z.writestr(info + "METADATA", "Metadata-Version: 2.1\nName: wordpy\nVersion: 1.5\n")
-        z.writestr(info + "WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        z.writestr(info + "RECORD", "wordpy.py,,\n" + "".join(info + n + ",,\n" for n in ("METADATA", "WHEEL", "RECORD")))
+        z.writestr(info + "WHEEL",
+	"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        z.writestr(info + "RECORD", "wordpy.py,,\n" +
+	"".join(info + n + ",,\n" for n in ("METADATA", "WHEEL", "RECORD")))
     return name
 `
 
@@ -124,8 +130,10 @@ func TestDockerfile(t *testing.T) {
 			base, text, words = small, smallProject(), ""
 		}
 		spec := func() carrel.BuildSpec {
-			return carrel.BuildSpec{Name: "app", Tags: []string{"default", "v1"}, Dockerfile: text, Context: bytes.NewReader(projectContext(t)),
-				Args: map[string]string{"VERSION": "7", "BASE": base}, Secrets: map[string]string{"token": "s3cret-value-of-the-test"}}
+			return carrel.BuildSpec{Name: "app", Tags: []string{"default", "v1"}, Dockerfile: text,
+				Context: bytes.NewReader(projectContext(t)),
+				Args:    map[string]string{"VERSION": "7", "BASE": base},
+				Secrets: map[string]string{"token": "s3cret-value-of-the-test"}}
 		}
 		first := b.ready(spec())
 		programs := `node src/main.js; PYTHONPATH=/opt/py python3 -c 'import wordpy; print(wordpy.word)'`
@@ -134,7 +142,8 @@ func TestDockerfile(t *testing.T) {
 		}
 		got := b.run("app", "id -un; pwd; echo $APP_VERSION; "+programs+`
 cat runs seen offline plain.txt run.sh /data/inner.txt; stat -c '%U %a' src/main.js; ls -A /run/secrets /cache 2>&1 | head -3`)
-		for _, want := range []string{"user\n/srv/app\n7\n" + words + "1\n", "yes$VERSION\n#!/bin/sh\necho 7\nunpackeduser 644\n"} {
+		for _, want := range []string{"user\n/srv/app\n7\n" + words + "1\n",
+			"yes$VERSION\n#!/bin/sh\necho 7\nunpackeduser 644\n"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("no %q in\n%s", want, got)
 			}
@@ -177,7 +186,8 @@ func wantPackages(t *testing.T, b *bench) {
 		found[p.Kind+" "+p.Name] = p.Version + " " + p.License
 	}
 	if found["npm wordjs"] != "3.2.1 MIT" || found["pypi wordpy"] != "1.5 " {
-		t.Errorf("of %d packages, wordjs is %q and wordpy %q", len(found), found["npm wordjs"], found["pypi wordpy"])
+		t.Errorf("of %d packages, wordjs is %q and wordpy %q", len(found), found["npm wordjs"],
+			found["pypi wordpy"])
 	}
 }
 
@@ -185,7 +195,8 @@ func wantPackages(t *testing.T, b *bench) {
 func wantChanges(t *testing.T, b *bench, spec carrel.BuildSpec) {
 	t.Helper()
 	spec.Tags = []string{"v2"}
-	spec.Dockerfile = strings.Replace(spec.Dockerfile, "USER user\nCMD", "RUN echo new > added && rm plain.txt\nUSER user\nCMD", 1)
+	spec.Dockerfile = strings.Replace(spec.Dockerfile, "USER user\nCMD",
+		"RUN echo new > added && rm plain.txt\nUSER user\nCMD", 1)
 	build := b.ready(spec)
 	ran := 0
 	for _, s := range build.Steps {
@@ -204,7 +215,8 @@ func wantChanges(t *testing.T, b *bench, spec carrel.BuildSpec) {
 	for _, c := range changes {
 		kinds[c.Path] = c.Kind
 	}
-	if len(kinds) > 4 || kinds["/srv/app/added"] != carrel.ChangeAdded || kinds["/srv/app/plain.txt"] != carrel.ChangeRemoved {
+	if len(kinds) > 4 || kinds["/srv/app/added"] != carrel.ChangeAdded ||
+		kinds["/srv/app/plain.txt"] != carrel.ChangeRemoved {
 		t.Errorf("the changes are %v", kinds)
 	}
 }
@@ -220,13 +232,18 @@ func TestDockerfileFailures(t *testing.T) {
 		}{
 			{"a command", "FROM template://small\nRUN true\n\nRUN echo words >&2; exit 7\n", 4, "7"},
 			{"a missing file", "FROM template://small\nCOPY nothing /\n", 2, "nothing"},
-			{"a missing secret", "FROM template://small\nRUN --mount=type=secret,id=tok,required true\n", 2, "tok"},
-			{"a missing base", "FROM template://small\nFROM template://no-such-template\n", 2, "no-such-template"},
+			{"a missing secret", "FROM template://small\nRUN --mount=type=secret,id=tok,required true\n", 2,
+				"tok"},
+			{"a missing base", "FROM template://small\nFROM template://no-such-template\n", 2,
+				"no-such-template"},
 			{"a refusal", "FROM template://small\nRUN --mount=type=ssh true\n", 2, "ssh"},
-			{"a missing user", "FROM template://small\nUSER nobody-of-this-name\nRUN true\n", 3, "nobody-of-this-name"},
+			{"a missing user", "FROM template://small\nUSER nobody-of-this-name\nRUN true\n", 3,
+				"nobody-of-this-name"},
 		} {
-			build, logs := b.build(carrel.BuildSpec{Name: "wrong", Dockerfile: c.text, Context: bytes.NewReader(archive(t, file{name: "a"}))})
-			if build.State != carrel.BuildError || build.Reason == nil || build.Reason.Line != c.line || !strings.Contains(build.Reason.Message, c.want) {
+			build, logs := b.build(carrel.BuildSpec{Name: "wrong", Dockerfile: c.text,
+				Context: bytes.NewReader(archive(t, file{name: "a"}))})
+			if build.State != carrel.BuildError || build.Reason == nil || build.Reason.Line != c.line ||
+				!strings.Contains(build.Reason.Message, c.want) {
 				t.Errorf("%s: %s %+v\n%s", c.name, build.State, build.Reason, text(logs))
 			}
 		}

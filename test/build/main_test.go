@@ -176,7 +176,8 @@ func (b *bench) ready(spec carrel.BuildSpec) carrel.Build {
 func text(logs []carrel.BuildLog) string {
 	var out strings.Builder
 	for _, l := range logs {
-		fmt.Fprintf(&out, "%s %s/%s[%s] %s\n", l.Time.Format(time.TimeOnly), l.Level, l.Source, l.Step, l.Message)
+		fmt.Fprintf(&out, "%s %s/%s[%s] %s\n", l.Time.Format(time.TimeOnly), l.Level, l.Source, l.Step,
+			l.Message)
 	}
 	return out.String()
 }
@@ -184,7 +185,8 @@ func text(logs []carrel.BuildLog) string {
 // run runs a command in a new sandbox of a template and returns its output.
 func (b *bench) run(template, command string) string {
 	b.t.Helper()
-	sb, err := b.Create(b.t.Context(), carrel.CreateOptions{Template: template, Tier: b.tier, Limits: carrel.Limits{MemoryMB: 256}})
+	sb, err := b.Create(b.t.Context(), carrel.CreateOptions{Template: template, Tier: b.tier,
+		Limits: carrel.Limits{MemoryMB: 256}})
 	if err != nil {
 		b.t.Fatalf("create from %s: %v\n%s", template, err, carrel.HintOf(err))
 	}
@@ -216,7 +218,8 @@ func archive(t *testing.T, files ...file) []byte {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, f := range files {
-		h := &tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.content)), Typeflag: tar.TypeReg, Linkname: f.link, Uid: 501, Gid: 20}
+		h := &tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.content)), Typeflag: tar.TypeReg,
+			Linkname: f.link, Uid: 501, Gid: 20}
 		if f.mode == 0 {
 			h.Mode = 0o644
 		}

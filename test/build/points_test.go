@@ -26,7 +26,8 @@ func TestKilledAtEachStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "points")
-	d := daemontest.StartBin(t, self, []string{playVar + "=1", pointsVar + "=" + file}, "--default-tier", "gvisor")
+	d := daemontest.StartBin(t, self, []string{playVar + "=1", pointsVar + "=" + file},
+		"--default-tier", "gvisor")
 	b := newBenchOn(t, d, carrel.GVisor)
 	points := engine.FailPoints()
 	if testing.Short() {
@@ -41,10 +42,14 @@ func TestKilledAtEachStep(t *testing.T) {
 			if err := syscall.Kill(d.PID(), syscall.SIGUSR1); err != nil {
 				t.Fatal(err)
 			}
-			daemontest.Eventually(t, 30*time.Second, "the point is taken", func() bool { _, err := os.Stat(file); return err != nil })
+			daemontest.Eventually(t, 30*time.Second, "the point is taken",
+				func() bool { _, err := os.Stat(file); return err != nil })
 			name := fmt.Sprintf("killed-%d", i)
-			build := b.start(carrel.BuildSpec{Name: name, Instructions: steps("RUN echo one >> /home/user/steps", fmt.Sprintf("RUN echo two %d >> /home/user/steps", i))})
-			daemontest.Eventually(t, 2*time.Minute, "the daemon dies", func() bool { return isDead(d.PID()) })
+			build := b.start(carrel.BuildSpec{Name: name,
+				Instructions: steps("RUN echo one >> /home/user/steps",
+					fmt.Sprintf("RUN echo two %d >> /home/user/steps", i))})
+			daemontest.Eventually(t, 2*time.Minute, "the daemon dies",
+				func() bool { return isDead(d.PID()) })
 			d.Kill9() // it is dead: this collects it
 			d.Restart()
 			ended, logs := b.wait(build.ID)

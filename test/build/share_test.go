@@ -15,7 +15,8 @@ import (
 func TestSettingsKeepTheImage(t *testing.T) {
 	perTier(t, func(t *testing.T, b *bench) {
 		first := b.ready(carrel.BuildSpec{Name: "first", Instructions: steps("RUN echo made > ~/state")})
-		second := b.ready(carrel.BuildSpec{Name: "second", Instructions: steps("RUN echo made > ~/state", "ENV WORD=added")})
+		second := b.ready(carrel.BuildSpec{Name: "second",
+			Instructions: steps("RUN echo made > ~/state", "ENV WORD=added")})
 		if first.Image == second.Image {
 			t.Fatalf("both builds gave the image %s", first.Image)
 		}

@@ -57,7 +57,8 @@ var zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 // unpacked returns the content of all frames of zstd in a file, and their number.
 func unpacked(raw []byte) (plain []byte, frames int) {
 	for at := bytes.Index(raw, zstdMagic); at >= 0; {
-		d, err := zstd.NewReader(bytes.NewReader(raw[at:]), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
+		d, err := zstd.NewReader(bytes.NewReader(raw[at:]), zstd.WithDecoderConcurrency(1),
+			zstd.WithDecoderMaxMemory(256<<20))
 		if err == nil {
 			// What follows a frame is no part of it: its error ends the reading.
 			part, _ := io.ReadAll(io.LimitReader(d, 256<<20))

@@ -14,12 +14,16 @@ func TestSteps(t *testing.T) {
 	perTier(t, func(t *testing.T, b *bench) {
 		b.upload(sum("files"), archive(t, file{name: "app/main.sh", content: "echo main", mode: 0o755},
 			file{name: "app/data.txt", content: "data"}, file{name: "app/link", link: "data.txt"}))
-		all := steps("ENV GREETING=hello world", "USER root", "WORKDIR /srv/app", "RUN echo \"$GREETING\" from $(pwd) by $(id -un) > out.txt",
+		all := steps("ENV GREETING=hello world", "USER root", "WORKDIR /srv/app",
+			"RUN echo \"$GREETING\" from $(pwd) by $(id -un) > out.txt",
 			"USER user", "WORKDIR sub", "RUN echo by $(id -un) in $(pwd) > out.txt")
-		all = append(all, carrel.BuildInstruction{Type: "RUN", Args: []string{"id -un > /as-root", "root"}},
+		all = append(all, carrel.BuildInstruction{Type: "RUN",
+			Args: []string{"id -un > /as-root", "root"}},
 			carrel.BuildInstruction{Type: "RUN", Args: []string{"id -un > as-user"}},
-			carrel.BuildInstruction{Type: "COPY", Args: []string{"app", "copied/", "", ""}, FilesHash: sum("files")},
-			carrel.BuildInstruction{Type: "COPY", Args: []string{"app/*.txt", "/etc/one.conf", "root", "0600"}, FilesHash: sum("files")})
+			carrel.BuildInstruction{Type: "COPY", Args: []string{"app", "copied/", "", ""},
+				FilesHash: sum("files")},
+			carrel.BuildInstruction{Type: "COPY", Args: []string{"app/*.txt", "/etc/one.conf", "root",
+				"0600"}, FilesHash: sum("files")})
 		build := b.ready(carrel.BuildSpec{Name: "steps", Instructions: all})
 		got := b.run("steps", `cat /srv/app/out.txt /srv/app/sub/out.txt /as-root as-user; pwd; id -un; echo "$GREETING"; sh copied/main.sh
 			stat -c '%U %a' copied/main.sh copied/data.txt; readlink copied/link; cat copied/link; echo; stat -c '%U %a' /etc/one.conf; ls -A /; cat /etc/hostname`)
@@ -31,7 +35,8 @@ func TestSteps(t *testing.T) {
 		if strings.Contains(got, ".carrel-build") {
 			t.Errorf("files of the build stayed:\n%s", got)
 		}
-		if len(build.Steps) != len(all) || build.Steps[3].State != carrel.BuildReady || build.Steps[3].Key == "" || build.Size == 0 {
+		if len(build.Steps) != len(all) || build.Steps[3].State != carrel.BuildReady ||
+			build.Steps[3].Key == "" || build.Size == 0 {
 			t.Errorf("the record is %+v", build)
 		}
 	})
@@ -41,7 +46,8 @@ func TestSteps(t *testing.T) {
 func TestCache(t *testing.T) {
 	t.Parallel()
 	oneTier(t, carrel.GVisor, func(t *testing.T, b *bench) {
-		spec := carrel.BuildSpec{Name: "cached", Instructions: steps("RUN date +%N > ~/one", "RUN date +%N > ~/two", "RUN date +%N > ~/three")}
+		spec := carrel.BuildSpec{Name: "cached", Instructions: steps("RUN date +%N > ~/one",
+			"RUN date +%N > ~/two", "RUN date +%N > ~/three")}
 		first := b.ready(spec)
 		was := b.run("cached", "cat ~/one ~/two ~/three")
 		again := b.ready(spec)
@@ -57,13 +63,15 @@ func TestCache(t *testing.T) {
 			t.Errorf("an equal build gave %q, not %q", now, was)
 		}
 		// A changed last step runs alone.
-		spec.Instructions = steps("RUN date +%N > ~/one", "RUN date +%N > ~/two", "RUN echo changed > ~/three")
+		spec.Instructions = steps("RUN date +%N > ~/one", "RUN date +%N > ~/two",
+			"RUN echo changed > ~/three")
 		changed := b.ready(spec)
 		if !changed.Steps[0].Cached || !changed.Steps[1].Cached || changed.Steps[2].Cached {
 			t.Errorf("the steps are %+v", changed.Steps)
 		}
 		lines := strings.Fields(was)
-		if now := strings.Fields(b.run("cached", "cat ~/one ~/two ~/three")); len(now) != 3 || now[0] != lines[0] || now[1] != lines[1] || now[2] != "changed" {
+		if now := strings.Fields(b.run("cached", "cat ~/one ~/two ~/three")); len(now) != 3 ||
+			now[0] != lines[0] || now[1] != lines[1] || now[2] != "changed" {
 			t.Errorf("the changed build gave %q, before it was %q", now, lines)
 		}
 		// A forced step runs, and all after it.
@@ -72,7 +80,8 @@ func TestCache(t *testing.T) {
 		if !forced.Steps[0].Cached || forced.Steps[1].Cached || forced.Steps[2].Cached {
 			t.Errorf("with force the steps are %+v", forced.Steps)
 		}
-		if now := strings.Fields(b.run("cached", "cat ~/one ~/two")); now[0] != lines[0] || now[1] == lines[1] {
+		if now := strings.Fields(b.run("cached", "cat ~/one ~/two")); now[0] != lines[0] ||
+			now[1] == lines[1] {
 			t.Errorf("with force: %q, before it was %q", now, lines)
 		}
 		spec.NoCache = true
@@ -92,15 +101,21 @@ func TestFailures(t *testing.T) {
 			name, step, want string
 			spec             carrel.BuildSpec
 		}{
-			{"command", "2", "exit status 7: it broke", carrel.BuildSpec{Instructions: steps("RUN true", "RUN echo it broke >&2; exit 7")}},
-			{"user", "2", "nobody-there", carrel.BuildSpec{Instructions: steps("USER nobody-there", "RUN id")}},
-			{"template", "base", "no template", carrel.BuildSpec{FromTemplate: "not-there", Instructions: steps("RUN true")}},
-			{"files", "1", "not uploaded", carrel.BuildSpec{Instructions: []carrel.BuildInstruction{{Type: "COPY", Args: []string{"a", "b"}, FilesHash: sum("never")}}}},
+			{"command", "2", "exit status 7: it broke",
+				carrel.BuildSpec{Instructions: steps("RUN true", "RUN echo it broke >&2; exit 7")}},
+			{"user", "2", "nobody-there", carrel.BuildSpec{Instructions: steps("USER nobody-there",
+				"RUN id")}},
+			{"template", "base", "no template", carrel.BuildSpec{FromTemplate: "not-there",
+				Instructions: steps("RUN true")}},
+			{"files", "1", "not uploaded",
+				carrel.BuildSpec{Instructions: []carrel.BuildInstruction{{Type: "COPY",
+					Args: []string{"a", "b"}, FilesHash: sum("never")}}}},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				c.spec.Name = "fragile"
 				build, logs := b.build(c.spec)
-				if build.State != carrel.BuildError || build.Reason == nil || build.Reason.Step != c.step || !strings.Contains(build.Reason.Message, c.want) {
+				if build.State != carrel.BuildError || build.Reason == nil || build.Reason.Step != c.step ||
+					!strings.Contains(build.Reason.Message, c.want) {
 					t.Errorf("the build is %s, %+v\n%s", build.State, build.Reason, text(logs))
 				}
 				if last := logs[len(logs)-1]; last.Level != "error" || last.Step != c.step {
@@ -127,15 +142,16 @@ func (b *bench) nothingLeft() {
 	}
 }
 
-// TestReadyCheck builds a template whose program never gets ready, with a health check that gives it
-// three seconds.
+// TestReadyCheck builds a template whose program never gets ready, with a health check that gives
+// it three seconds.
 func TestReadyCheck(t *testing.T) {
 	perTier(t, func(t *testing.T, b *bench) {
 		build, logs := b.build(carrel.BuildSpec{Name: "never", Dockerfile: `FROM template://small
 CMD while sleep 1; do :; done
 HEALTHCHECK --interval=1s --timeout=1s --start-period=1s --retries=1 CMD exit 7
 `})
-		if build.State != carrel.BuildError || build.Reason == nil || !strings.Contains(build.Reason.Message, "within 3s") {
+		if build.State != carrel.BuildError || build.Reason == nil ||
+			!strings.Contains(build.Reason.Message, "within 3s") {
 			t.Errorf("the build is %s: %+v\n%s", build.State, build.Reason, text(logs))
 		}
 		b.nothingLeft()
@@ -152,7 +168,8 @@ USER user:crew
 RUN id -u > ~/ids; id -g >> ~/ids; id -G >> ~/ids
 USER user:5001
 `})
-		if got := b.run("grouped", "cat ~/ids; stat -c %g ~/ids; id -un; id -g"); got != "1000\n5000\n5000\n5000\nuser\n5001" {
+		if got := b.run("grouped",
+			"cat ~/ids; stat -c %g ~/ids; id -un; id -g"); got != "1000\n5000\n5000\n5000\nuser\n5001" {
 			t.Errorf("the groups are %q", got)
 		}
 	})
@@ -163,12 +180,14 @@ func TestInheritedEntrypoint(t *testing.T) {
 	testenv.Need(t, "gvisor", tierWorks(t, carrel.GVisor))
 	b := newBench(t, carrel.GVisor)
 	for _, c := range []struct{ name, text, start string }{
-		{"entry", "FROM template://small\nENTRYPOINT [\"serve\", \"--all\"]\nCMD [\"one\"]\n", "serve --all one"},
+		{"entry", "FROM template://small\nENTRYPOINT [\"serve\", \"--all\"]\nCMD [\"one\"]\n",
+			"serve --all one"},
 		{"again", "FROM template://entry\nCMD [\"two\"]\n", "serve --all two"},
 		{"other", "FROM template://again\nENTRYPOINT [\"other\"]\n", "other"},
 	} {
 		built := b.ready(carrel.BuildSpec{Name: c.name, Dockerfile: c.text})
-		if got, err := b.GetTemplate(t.Context(), built.Image); err != nil || strings.Join(got.Start, " ") != c.start {
+		if got, err := b.GetTemplate(t.Context(), built.Image); err != nil ||
+			strings.Join(got.Start, " ") != c.start {
 			t.Errorf("%s starts %q, %v; want %q", c.name, got.Start, err, c.start)
 		}
 	}

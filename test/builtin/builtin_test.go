@@ -51,15 +51,18 @@ func TestMirrorAway(t *testing.T) {
 		change     func(*config.Config)
 	}{
 		{"the mirror is away", "--debian-mirror", func(c *config.Config) { c.DebianMirror = nowhere }},
-		{"not at first use", "carrel template get python", func(c *config.Config) { c.DebianMirror, c.NoFirstUse = nowhere, true }},
+		{"not at first use", "carrel template get python",
+			func(c *config.Config) { c.DebianMirror, c.NoFirstUse = nowhere, true }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := open(t, carrel.Sim, c.change)
-			_, err := a.Access.Create(t.Context(), carrel.CreateOptions{Template: "python", Tier: carrel.Sim})
+			_, err := a.Access.Create(t.Context(), carrel.CreateOptions{Template: "python",
+				Tier: carrel.Sim})
 			if carrel.KindOf(err) != carrel.Unavailable || !strings.Contains(carrel.HintOf(err), c.hint) {
 				t.Errorf("%v, hint %q", err, carrel.HintOf(err))
 			}
-			if _, err := a.Access.PullTemplate(t.Context(), "cobol", "", nil); carrel.KindOf(err) != carrel.NotFound {
+			if _, err := a.Access.PullTemplate(t.Context(), "cobol", "",
+				nil); carrel.KindOf(err) != carrel.NotFound {
 				t.Errorf("another name: %v", err)
 			}
 		})
@@ -144,10 +147,13 @@ func TestJava(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := run(t, a.Access, sb.ID, "", "keytool -list -cacerts -storepass changeit 2>/dev/null | grep -c trustedCertEntry"); len(got) < 2 {
+	if got := run(t, a.Access, sb.ID, "",
+		"keytool -list -cacerts -storepass changeit 2>/dev/null | grep -c trustedCertEntry"); len(
+		got) < 2 {
 		t.Errorf("%q certificates", got)
 	}
-	if got := run(t, a.Access, sb.ID, "", "keytool -list -cacerts -storepass changeit 2>/dev/null | grep -o ', 20[0-9][0-9],' | sort -u | wc -l"); got != "1" {
+	if got := run(t, a.Access, sb.ID, "",
+		"keytool -list -cacerts -storepass changeit 2>/dev/null | grep -o ', 20[0-9][0-9],' | sort -u | wc -l"); got != "1" {
 		t.Errorf("certificates of %s years", got)
 	}
 }
@@ -174,8 +180,8 @@ func TestLanguages(t *testing.T) {
 	}
 }
 
-// TestKilledMaking kills the daemon while a template's packages are configured. The next daemon ends
-// the sandbox, and nothing else of the making is left. Then the template can be made.
+// TestKilledMaking kills the daemon while a template's packages are configured. The next daemon
+// ends the sandbox, and nothing else of the making is left. Then the template can be made.
 func TestKilledMaking(t *testing.T) {
 	testenv.Long(t, "makes a template of 100 packages twice")
 	mirror, cache := aptmirror.Serve(t, "debian"), t.TempDir()
@@ -193,7 +199,8 @@ func TestKilledMaking(t *testing.T) {
 	_ = get.Wait() // it lost its daemon
 	d.Restart()
 	svc = connect(t, d)
-	if page, err := svc.List(t.Context(), carrel.ListOptions{}); err != nil || len(page.Sandboxes) != 0 {
+	if page, err := svc.List(t.Context(), carrel.ListOptions{}); err != nil ||
+		len(page.Sandboxes) != 0 {
 		t.Errorf("sandboxes after the restart: %+v %v", page.Sandboxes, err)
 	}
 	if left, err := filepath.Glob(filepath.Join(cache, "template-*")); err != nil || len(left) > 0 {
@@ -210,7 +217,8 @@ func TestKilledMaking(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(out), "debian sha256:") {
 		t.Errorf("%s %v", out, err)
 	}
-	if out, err := d.CLI("template", "ls").CombinedOutput(); err != nil || !strings.Contains(string(out), "carreldebian00000000") {
+	if out, err := d.CLI("template", "ls").CombinedOutput(); err != nil ||
+		!strings.Contains(string(out), "carreldebian00000000") {
 		t.Errorf("%s %v", out, err)
 	}
 }

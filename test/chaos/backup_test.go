@@ -63,14 +63,17 @@ func backupTrial(t *trial) {
 func (t *trial) otherMachine(reboot bool) func(*exec.Cmd) {
 	id, boot := filepath.Join(t.dir, "machine-id"), filepath.Join(t.dir, "boot_id")
 	t.check(os.WriteFile(id, []byte(fmt.Sprintf("%032x\n", t.seed+77)), 0o444))
-	t.check(os.WriteFile(boot, []byte(fmt.Sprintf("%08x-0000-4000-8000-000000000000\n", t.seed+78)), 0o444))
+	t.check(os.WriteFile(boot, []byte(fmt.Sprintf("%08x-0000-4000-8000-000000000000\n", t.seed+78)),
+		0o444))
 	script := "hostname elsewhere && ip link set lo up && "
 	if reboot {
 		script += "mount --bind " + boot + " /proc/sys/kernel/random/boot_id && "
 	}
-	script += `if [ -e /etc/machine-id ]; then mount --bind ` + id + ` /etc/machine-id; fi && exec "$@"`
+	script += `if [ -e /etc/machine-id ]; then mount --bind ` + id +
+		` /etc/machine-id; fi && exec "$@"`
 	return func(cmd *exec.Cmd) {
-		args := append([]string{"unshare", "-m", "-u", "-n", "sh", "-c", script, "sh", cmd.Path}, cmd.Args[1:]...)
+		args := append([]string{"unshare", "-m", "-u", "-n", "sh", "-c", script, "sh", cmd.Path},
+			cmd.Args[1:]...)
 		cmd.Path, cmd.Args = t.must(exec.LookPath("unshare")), args
 	}
 }

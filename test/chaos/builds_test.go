@@ -31,7 +31,8 @@ func (t *trial) another() string {
 // compileOther compiles the sentry and the program that carries it into a directory.
 func compileOther(dir string) error {
 	const module = "github.com/carrel-dev/carrel/"
-	flags := "-s -w -X " + module + "internal/version.Version=chaos -X " + module + "internal/driver/gvisor.mark=chaos"
+	flags := "-s -w -X " + module + "internal/version.Version=chaos -X " + module +
+		"internal/driver/gvisor.mark=chaos"
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		return err
@@ -51,7 +52,8 @@ func compileOther(dir string) error {
 	for _, args := range [][]string{
 		{"build", "-trimpath", "-ldflags", flags, "-o", in("carrel-sentry"), "./cmd/carrel-sentry"},
 		{"run", "./internal/tools/pack", "-o", in("packed"), in("carrel-sentry")},
-		{"build", "-trimpath", "-ldflags", flags, "-overlay", in("overlay.json"), "-o", in("carrel"), "./cmd/carrel"},
+		{"build", "-trimpath", "-ldflags", flags, "-overlay", in("overlay.json"), "-o", in("carrel"),
+			"./cmd/carrel"},
 	} {
 		cmd := exec.Command("go", args...)
 		cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")

@@ -38,7 +38,8 @@ var kinds = []kind{
 // chosen returns the kinds that the flags name.
 func chosen(t *testing.T) []kind {
 	if *only == "" {
-		return slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool { return testing.Short() && !k.short })
+		return slices.DeleteFunc(slices.Clone(kinds),
+			func(k kind) bool { return testing.Short() && !k.short })
 	}
 	var out []kind
 	for name := range strings.SplitSeq(*only, ",") {

@@ -79,7 +79,8 @@ func copyTrial(t *trial) {
 // sandboxes have their old IDs. Sandboxes that run in the original may be in the copy as they were
 // at their last snapshot.
 func (t *trial) copied(adopt bool) *trial {
-	sub := &trial{tb: t.tb, name: t.name, seed: t.seed, rng: t.rng, dir: t.dir, ctx: t.ctx, j: newJournal(), tiers: t.tiers}
+	sub := &trial{tb: t.tb, name: t.name, seed: t.seed, rng: t.rng, dir: t.dir, ctx: t.ctx,
+		j: newJournal(), tiers: t.tiers}
 	for _, b := range t.j.alive() {
 		if adopt && b.paused {
 			n := *b
@@ -127,7 +128,10 @@ func (t *trial) sameContents(svc carrel.Service) {
 		}
 	}
 	for _, want := range t.wanted {
-		i := slices.IndexFunc(got, func(files map[string]string) bool { return maps.Equal(files, want.files) })
+		i := slices.IndexFunc(got, func(files map[string]string) bool {
+			return maps.Equal(files,
+				want.files)
+		})
 		if i < 0 {
 			t.violate("no sandbox has the content of one that was paused: %v", want.files)
 			continue
@@ -183,8 +187,10 @@ func templateTrial(t *trial) {
 // s3Trial kills a daemon whose snapshots lie in an object store. Sometimes the store is away.
 func s3Trial(t *trial) {
 	store := s3test.Start(t.tb)
-	env := []string{"AWS_ENDPOINT_URL_S3=" + store.Endpoint, "AWS_ACCESS_KEY_ID=" + store.AccessKey, "AWS_SECRET_ACCESS_KEY=" + store.SecretKey}
-	d := t.serve(setup{env: env, args: []string{"--snapshot-store", "s3://" + store.Bucket(t.tb) + "/moments"}})
+	env := []string{"AWS_ENDPOINT_URL_S3=" + store.Endpoint, "AWS_ACCESS_KEY_ID=" + store.AccessKey,
+		"AWS_SECRET_ACCESS_KEY=" + store.SecretKey}
+	d := t.serve(setup{env: env, args: []string{"--snapshot-store",
+		"s3://" + store.Bucket(t.tb) + "/moments"}})
 	t.later(store.Stop)
 	t.killRounds(d, 2)
 	if len(t.violations) > 0 {

@@ -134,10 +134,12 @@ func (t *trial) corrupt(ofKind func(kind string) bool) {
 }
 
 // touchedBy says which sandboxes and snapshots may be lost with a file; nil: none.
-func (t *trial) touchedBy(rel string, pauses map[string]string, weak map[string]bool) func(string) bool {
+func (t *trial) touchedBy(rel string, pauses map[string]string,
+	weak map[string]bool) func(string) bool {
 	id := idInPath.FindString(rel)
 	switch {
-	case strings.HasPrefix(rel, "sandboxes/.roots/"), strings.HasPrefix(rel, "templates/"): // the same image
+	// the same image
+	case strings.HasPrefix(rel, "sandboxes/.roots/"), strings.HasPrefix(rel, "templates/"):
 		return func(string) bool { return true }
 	case strings.HasPrefix(rel, "snapshots/blobs/packs"):
 		for snapshot := range pauses {

@@ -32,7 +32,8 @@ type setup struct {
 	env   []string
 	wrap  func(cmd *exec.Cmd) // changes the command before it starts; nil: nothing
 	patch string              // fail points; only with the test binary
-	base  bool                // sandboxes are made from this machine's programs, not from a small template
+	// sandboxes are made from this machine's programs, not from a small template
+	base bool
 }
 
 // server is a running carrel serve.
@@ -128,7 +129,8 @@ func (t *trial) prepare(s setup) *server {
 	}
 	s.dir = cmp.Or(s.dir, filepath.Join(t.dir, "data"))
 	t.servers++
-	d := &server{setup: s, t: t, logPath: filepath.Join(t.dir, fmt.Sprintf("daemon-%d.log", t.servers))}
+	d := &server{setup: s, t: t, logPath: filepath.Join(t.dir,
+		fmt.Sprintf("daemon-%d.log", t.servers))}
 	if d.bin == "" {
 		d.bin = builtBinary()
 		if d.patch != "" {
@@ -154,7 +156,8 @@ func (d *server) command(args ...string) *exec.Cmd {
 	cmd.Env = append(os.Environ(), d.env...)
 	cmd.Dir = "/"
 	if d.uid != 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(d.uid), Gid: uint32(d.uid)}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(d.uid),
+			Gid: uint32(d.uid)}}
 	}
 	return cmd
 }
@@ -177,7 +180,8 @@ func (d *server) start() error {
 	}
 	defer log.Close()
 	before, _ := log.Seek(0, 2)
-	args := append([]string{"--data-dir", d.dir, "serve", "--listen", "127.0.0.1:" + freePort(), "--warm", "0"}, d.args...)
+	args := append([]string{"--data-dir", d.dir, "serve", "--listen", "127.0.0.1:" + freePort(),
+		"--warm", "0"}, d.args...)
 	if !d.base {
 		args = append(args, "--default-template", "mini")
 	}

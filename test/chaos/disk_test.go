@@ -55,7 +55,8 @@ func (t *trial) command(name string, args ...string) {
 // unmount ends the trial's own processes on the disk, and unmounts it.
 func (k *disk) unmount() {
 	k.t.killAllOf(k.at)
-	err := testenv.Within(k.t.tb.Context(), 20*time.Second, func() error { return unix.Unmount(k.at, 0) })
+	err := testenv.Within(k.t.tb.Context(), 20*time.Second,
+		func() error { return unix.Unmount(k.at, 0) })
 	if err != nil {
 		k.t.note("unmount: %v", err)
 		_ = unix.Unmount(k.at, unix.MNT_DETACH)

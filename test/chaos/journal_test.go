@@ -21,7 +21,8 @@ type journal struct {
 }
 
 func newJournal() *journal {
-	return &journal{boxes: map[carrel.ID]*box{}, snaps: map[carrel.SnapshotID]*snap{}, templates: map[string]bool{}}
+	return &journal{boxes: map[carrel.ID]*box{}, snaps: map[carrel.SnapshotID]*snap{},
+		templates: map[string]bool{}}
 }
 
 // doubt is an operation that was asked for and not answered.

@@ -96,7 +96,8 @@ func keeperTrial(t *trial) {
 
 // keeper finds the daemon's keeper.
 func (t *trial) keeper(d *server) int {
-	want := append([]byte("carrel-keeper\x00serve\x00"), filepath.Join(d.dir, "run", "keeper.sock")+"\x00"...)
+	want := append([]byte("carrel-keeper\x00serve\x00"),
+		filepath.Join(d.dir, "run", "keeper.sock")+"\x00"...)
 	pid := 0
 	_ = testenv.Within(t.ctx, 10*time.Second, func() error {
 		all, _ := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -73,7 +73,8 @@ func (t *trial) processesOf(dir string) map[int]string {
 // groupsOf returns the control groups of a data directory's sandboxes.
 func (t *trial) groupsOf(dir string) (out []string) {
 	for _, m := range t.marksOf(dir) {
-		for _, pattern := range []string{"/sys/fs/cgroup/*/carrel/" + m + "/i*", "/sys/fs/cgroup/*/carrel/ns-" + m + "/i*",
+		for _, pattern := range []string{"/sys/fs/cgroup/*/carrel/" + m + "/i*",
+			"/sys/fs/cgroup/*/carrel/ns-" + m + "/i*",
 			"/sys/fs/cgroup/carrel/" + m + "/i*", "/sys/fs/cgroup/carrel/ns-" + m + "/i*"} {
 			found, _ := filepath.Glob(pattern)
 			out = append(out, found...)
@@ -129,7 +130,8 @@ func (t *trial) leftovers(dir string, ids []carrel.ID) (left []string) {
 		found, _ := filepath.Glob(filepath.Join(dir, "run", "*", "*"+string(id)+"*"))
 		left = append(left, found...)
 	}
-	for _, pattern := range []string{"sandboxes/i*", "snapshots/drafts/*", "snapshots/hot/*", "snapshots/trash/*"} {
+	for _, pattern := range []string{"sandboxes/i*", "snapshots/drafts/*", "snapshots/hot/*",
+		"snapshots/trash/*"} {
 		found, _ := filepath.Glob(filepath.Join(dir, pattern))
 		left = append(left, found...)
 	}
@@ -189,7 +191,8 @@ func (t *trial) deleteAll(ctx context.Context, svc carrel.Service) error {
 			return err
 		}
 		for _, sn := range page.Snapshots {
-			if err := svc.DeleteSnapshot(ctx, string(sn.ID)); err != nil && !errors.Is(err, carrel.NotFound) {
+			if err := svc.DeleteSnapshot(ctx, string(sn.ID)); err != nil &&
+				!errors.Is(err, carrel.NotFound) {
 				return fmt.Errorf("delete snapshot %s: %w", sn.ID, err)
 			}
 		}

@@ -38,7 +38,8 @@ func alone() {
 		return
 	}
 	if exec.Command(unshare, "-m", "true").Run() == nil {
-		_ = syscall.Exec(unshare, append([]string{"unshare", "-m"}, os.Args...), append(os.Environ(), mark+"=1"))
+		_ = syscall.Exec(unshare, append([]string{"unshare", "-m"}, os.Args...),
+			append(os.Environ(), mark+"=1"))
 	}
 }
 

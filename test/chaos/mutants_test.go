@@ -38,7 +38,8 @@ func TestMutants(t *testing.T) {
 				testenv.Long(t, "each mutant takes a whole trial")
 			}
 			for i := range uint64(tries) {
-				r := runTrial(t, kind{"mutant " + m.mutant, false, m.trial}, *seedFlag+i, "mutant."+m.mutant+"=error")
+				r := runTrial(t, kind{"mutant " + m.mutant, false, m.trial}, *seedFlag+i,
+					"mutant."+m.mutant+"=error")
 				switch {
 				case r.skipped != "":
 					testenv.Need(t, "root", fmt.Errorf("%s", r.skipped))

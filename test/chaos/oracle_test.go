@@ -19,7 +19,10 @@ var lies = []struct {
 	want string
 }{
 	{"nothing", func(*trial, *server) {}, ""},
-	{"a falsified sum", func(t *trial, _ *server) { first(t, false).files["f0"] = sumOf([]byte("lie")) }, "acknowledged was"},
+	{"a falsified sum", func(t *trial, _ *server) {
+		first(t,
+			false).files["f0"] = sumOf([]byte("lie"))
+	}, "acknowledged was"},
 	{"a deleted file", func(t *trial, d *server) {
 		b := first(t, false)
 		c, err := d.svc.Computer(t.ctx, b.id)
@@ -35,13 +38,18 @@ var lies = []struct {
 		_, err = c.Files("").Write(t.ctx, folder+"/more", strings.NewReader("more"))
 		t.check(err)
 	}, "was never acknowledged"},
-	{"a vanished sandbox", func(t *trial, d *server) { t.check(d.svc.Kill(t.ctx, first(t, true).id)) }, "was acknowledged and is gone"},
+	{"a vanished sandbox", func(t *trial, d *server) { t.check(d.svc.Kill(t.ctx, first(t, true).id)) },
+		"was acknowledged and is gone"},
 	{"a sandbox that nobody asked for", func(t *trial, d *server) {
 		_, err := d.svc.Create(t.ctx, carrel.CreateOptions{Template: "sim", Tier: carrel.Sim})
 		t.check(err)
 	}, "that nobody asked for"},
-	{"a vanished snapshot", func(t *trial, d *server) { t.check(d.svc.DeleteSnapshot(t.ctx, string(t.j.snapsOf("")[0].id))) }, "was acknowledged and is gone"},
-	{"a snapshot that came back", func(t *trial, _ *server) { t.j.snapsOf("")[0].gone = true }, "is there again"},
+	{"a vanished snapshot", func(t *trial, d *server) {
+		t.check(
+			d.svc.DeleteSnapshot(t.ctx, string(t.j.snapsOf("")[0].id)))
+	}, "was acknowledged and is gone"},
+	{"a snapshot that came back", func(t *trial, _ *server) { t.j.snapsOf("")[0].gone = true },
+		"is there again"},
 	{"a forgotten number", func(t *trial, d *server) {
 		b := first(t, false)
 		c, err := d.svc.Computer(t.ctx, b.id)
@@ -89,7 +97,8 @@ func TestOracle(t *testing.T) {
 				tr.verify(d.svc, allowed{})
 			}}, *seedFlag, "")
 			found := strings.Contains(strings.Join(r.violations, "\n"), lie.want)
-			if lie.want == "" && len(r.violations) > 0 || lie.want != "" && (len(r.violations) == 0 || !found) {
+			if lie.want == "" && len(r.violations) > 0 || lie.want != "" &&
+				(len(r.violations) == 0 || !found) {
 				t.Errorf("the oracle reports %q, want %q", r.violations, lie.want)
 			}
 		})
@@ -106,7 +115,8 @@ func TestLeaks(t *testing.T) {
 		tr.populate(d)
 		id := carrel.NewID()
 		tr.check(os.MkdirAll(filepath.Join(d.dir, "sandboxes", string(id)), 0o700))
-		if left := tr.leftovers(d.dir, nil); !slices.Contains(left, filepath.Join(d.dir, "sandboxes", string(id))) {
+		if left := tr.leftovers(d.dir, nil); !slices.Contains(left,
+			filepath.Join(d.dir, "sandboxes", string(id))) {
 			t.Errorf("the directory of %s is left, and the search finds %v", id, left)
 		}
 		found := tr.processesOf(d.dir)

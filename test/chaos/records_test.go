@@ -38,11 +38,15 @@ func recordsTrial(t *trial) {
 		},
 		"a damaged page in the WAL": func() { t.harm(filepath.Join(d.dir, "state.db-wal"), "zero") },
 		"a damaged state.db":        func() { t.harm(filepath.Join(d.dir, "state.db"), "zero") },
-		"no ledger":                 func() { t.check(os.Remove(filepath.Join(d.dir, "records.ledger"))) },
-		"a damaged ledger":          func() { t.harm(filepath.Join(d.dir, "records.ledger"), "flip") },
-		"half a ledger":             func() { t.harm(filepath.Join(d.dir, "records.ledger"), "half") },
+		"no ledger": func() {
+			t.check(
+				os.Remove(filepath.Join(d.dir, "records.ledger")))
+		},
+		"a damaged ledger": func() { t.harm(filepath.Join(d.dir, "records.ledger"), "flip") },
+		"half a ledger":    func() { t.harm(filepath.Join(d.dir, "records.ledger"), "half") },
 	}
-	names := []string{"state.db deleted", "an older state.db", "a damaged page in the WAL", "no ledger", "half a ledger",
+	names := []string{"state.db deleted", "an older state.db", "a damaged page in the WAL",
+		"no ledger", "half a ledger",
 		"state.db is empty", "a damaged state.db", "a damaged ledger"}
 	t.rng.Shuffle(len(names), func(i, k int) { names[i], names[k] = names[k], names[i] })
 	for _, way := range names[:rounds(3)] {

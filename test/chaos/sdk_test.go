@@ -24,7 +24,8 @@ func (t *trial) python() string {
 		if found, _ := filepath.Glob(venv + "/lib/*/site-packages/e2b"); len(found) > 0 {
 			return
 		}
-		for _, args := range [][]string{{"python3", "-m", "venv", venv}, {venv + "/bin/pip", "install", "--quiet", "-r", "../sdk/python/requirements.txt"}} {
+		for _, args := range [][]string{{"python3", "-m", "venv", venv},
+			{venv + "/bin/pip", "install", "--quiet", "-r", "../sdk/python/requirements.txt"}} {
 			if _, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 				return
 			}
@@ -50,7 +51,8 @@ func sdkTrial(t *trial) {
 		var wg sync.WaitGroup
 		for i := range 2 {
 			cmd := exec.Command(python, "python/ops.py", fmt.Sprint(t.seed*100+uint64(round*10+i)))
-			cmd.Env = append(os.Environ(), "E2B_API_URL="+d.url, "E2B_SANDBOX_URL="+d.url, "E2B_API_KEY="+d.key)
+			cmd.Env = append(os.Environ(), "E2B_API_URL="+d.url, "E2B_SANDBOX_URL="+d.url,
+				"E2B_API_KEY="+d.key)
 			cmd.Stderr = os.Stderr
 			in, err := cmd.StdinPipe()
 			t.check(err)
@@ -121,12 +123,14 @@ func (t *trial) answered(l, asked sdkLine, b *box) {
 	switch l.Done {
 	case "create":
 		t.j.expect(-1, 0)
-		t.j.addBox(&box{id: carrel.ID(l.ID), tier: carrel.GVisor, content: content{files: map[string]string{}}})
+		t.j.addBox(&box{id: carrel.ID(l.ID), tier: carrel.GVisor,
+			content: content{files: map[string]string{}}})
 		return
 	case "snapshot":
 		t.j.expect(0, -1)
 		id, _, _ := strings.Cut(l.Snapshot, ":")
-		t.j.addSnap(&snap{id: carrel.SnapshotID(id), of: b.id, tier: b.tier, memory: true, content: b.clone()})
+		t.j.addSnap(&snap{id: carrel.SnapshotID(id), of: b.id, tier: b.tier, memory: true,
+			content: b.clone()})
 		return
 	case "write":
 		b.files[asked.File] = asked.Sum

@@ -108,7 +108,8 @@ type result struct {
 func runTrial(tb testing.TB, k kind, seed uint64, patch string) result {
 	ctx, cancel := context.WithTimeout(tb.Context(), 15*time.Minute)
 	defer cancel()
-	t := &trial{tb: tb, name: k.name, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), ctx: ctx, j: newJournal(), patch: patch}
+	t := &trial{tb: tb, name: k.name, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), ctx: ctx,
+		j: newJournal(), patch: patch}
 	t.tiers = []carrel.Tier{carrel.GVisor, carrel.NS, carrel.Sim}
 	var err error
 	if t.dir, err = os.MkdirTemp("", "carrel-chaos-"); err != nil {
@@ -140,11 +141,13 @@ func runTrial(tb testing.TB, k kind, seed uint64, patch string) result {
 	for _, n := range t.notes {
 		rest += ", " + n
 	}
-	r.line = fmt.Sprintf("%s %-14s seed=%d, %d operations, %d faults, %.1fs%s", word, k.name, seed, t.ops.Load(), t.faults, time.Since(begin).Seconds(), rest)
+	r.line = fmt.Sprintf("%s %-14s seed=%d, %d operations, %d faults, %.1fs%s", word, k.name, seed,
+		t.ops.Load(), t.faults, time.Since(begin).Seconds(), rest)
 	if len(r.violations) == 0 || patch != "" || k.name == "oracle" { // those are wanted
 		_ = os.RemoveAll(t.dir)
 	} else {
-		_ = os.WriteFile(filepath.Join(t.dir, "violations.txt"), []byte(r.line+"\n"+join(r.violations)), 0o600)
+		_ = os.WriteFile(filepath.Join(t.dir, "violations.txt"), []byte(r.line+"\n"+join(r.violations)),
+			0o600)
 	}
 	return r
 }

@@ -48,7 +48,8 @@ func (t *trial) verify(svc carrel.Service, a allowed) {
 		wg.Go(func() {
 			room <- struct{}{}
 			defer func() { <-room }()
-			if err := t.inside(ctx, svc, b, sb); err != nil && !errors.Is(err, errContent) && a.touches(string(b.id)) {
+			if err := t.inside(ctx, svc, b, sb); err != nil && !errors.Is(err, errContent) &&
+				a.touches(string(b.id)) {
 				t.note("%s is refused: %s", b.id, carrel.KindOf(err))
 				b.doubt, b.dead = none, true
 				_ = svc.Kill(ctx, b.id)
@@ -96,7 +97,8 @@ func listAll(ctx context.Context, svc carrel.Service) (map[carrel.ID]carrel.Sand
 // compared too.
 func (t *trial) present(b *box, sb carrel.Sandbox, there bool, a allowed) bool {
 	ran := !b.paused || b.doubt == inResume || b.doubt == inPause
-	mayBeGone := b.doubt == inKill || ran && a.running || ran && a.sims && b.tier == carrel.Sim || a.touches(string(b.id))
+	mayBeGone := b.doubt == inKill || ran && a.running || ran && a.sims && b.tier == carrel.Sim ||
+		a.touches(string(b.id))
 	switch {
 	case b.dead && there:
 		t.violate("%s (%s) was killed and is there again, %s", b.id, b.tier, sb.State)
@@ -107,7 +109,8 @@ func (t *trial) present(b *box, sb carrel.Sandbox, there bool, a allowed) bool {
 		b.doubt, b.dead = none, true
 		return false
 	case !there:
-		t.violate("%s (%s) was acknowledged and is gone; paused: %v, doubt: %q", b.id, b.tier, b.paused, b.doubt)
+		t.violate("%s (%s) was acknowledged and is gone; paused: %v, doubt: %q", b.id, b.tier, b.paused,
+			b.doubt)
 		b.dead = true
 		return false
 	}
@@ -167,12 +170,16 @@ func (t *trial) inside(ctx context.Context, svc carrel.Service, b *box, sb carre
 }
 
 // number asks the process for its number by the next one: its memory must hold the last.
-func (t *trial) number(ctx context.Context, svc carrel.Service, b *box, c carrel.Computer, n int, doubt doubt) error {
+func (t *trial) number(ctx context.Context, svc carrel.Service, b *box, c carrel.Computer, n int,
+	doubt doubt) error {
 	list, err := c.Processes(ctx)
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(list, func(p carrel.ProcessInfo) bool { return p.PID == b.pid && p.Tag == "number" }) {
+	if !slices.ContainsFunc(list, func(p carrel.ProcessInfo) bool {
+		return p.PID == b.pid &&
+			p.Tag == "number"
+	}) {
 		if doubt == inRollback { // the file contents are the same before and after
 			b.pid = 0
 			return nil
@@ -194,11 +201,13 @@ func (b *box) compareFiles(got map[string]string) error {
 			if b.doubt == inWrite && name == b.file && sum == b.sum && (ok || b.sum == "") {
 				continue
 			}
-			return fmt.Errorf("%w: file %s has the sum %.12q, acknowledged was %.12q", errContent, name, sum, want)
+			return fmt.Errorf("%w: file %s has the sum %.12q, acknowledged was %.12q", errContent, name, sum,
+				want)
 		}
 	}
 	for name, sum := range got {
-		if _, ok := b.files[name]; ok || b.doubt == inWrite && name == b.file && sum == b.sum || name == ".copy" {
+		if _, ok := b.files[name]; ok || b.doubt == inWrite && name == b.file && sum == b.sum ||
+			name == ".copy" {
 			continue
 		}
 		return fmt.Errorf("%w: file %s was never acknowledged (%.12q)", errContent, name, sum)
@@ -233,7 +242,8 @@ func contents(ctx context.Context, c carrel.Computer) (map[string]string, error)
 
 // strangers ends sandboxes that no answer named. There may be one for each creation without an
 // answer, and each must be whole.
-func (t *trial) strangers(ctx context.Context, svc carrel.Service, listed map[carrel.ID]carrel.Sandbox) {
+func (t *trial) strangers(ctx context.Context, svc carrel.Service,
+	listed map[carrel.ID]carrel.Sandbox) {
 	t.j.mu.Lock()
 	most := t.j.unknown
 	t.j.unknown = 0
@@ -242,7 +252,8 @@ func (t *trial) strangers(ctx context.Context, svc carrel.Service, listed map[ca
 	}
 	t.j.mu.Unlock()
 	if len(listed) > most {
-		t.violate("%d sandboxes are there that nobody asked for: %v", len(listed)-most, slices.Collect(maps.Keys(listed)))
+		t.violate("%d sandboxes are there that nobody asked for: %v", len(listed)-most,
+			slices.Collect(maps.Keys(listed)))
 	}
 	for id, sb := range listed {
 		if _, _, err := svc.Resume(ctx, id, carrel.ResumeOptions{}); err != nil {

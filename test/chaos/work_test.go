@@ -30,13 +30,14 @@ type worker struct {
 	quit  chan struct{} // closed when it must do no further operation
 }
 
-// work runs n workers until stop is called. Sandboxes that exist already are dealt out to them. stop
-// waits for the last answers: an operation that a living daemon still does is not in doubt.
+// work runs n workers until stop is called. Sandboxes that exist already are dealt out to them.
+// stop waits for the last answers: an operation that a living daemon still does is not in doubt.
 func (t *trial) work(d *server, n int) (stop func()) {
 	quit := make(chan struct{})
 	workers := make([]*worker, n)
 	for i := range workers {
-		workers[i] = &worker{t: t, svc: d.svc, rng: rand.New(rand.NewPCG(t.rng.Uint64(), uint64(i))), most: 3, quit: quit}
+		workers[i] = &worker{t: t, svc: d.svc, rng: rand.New(rand.NewPCG(t.rng.Uint64(), uint64(i))),
+			most: 3, quit: quit}
 	}
 	for i, b := range t.j.alive() {
 		w := workers[i%n]
@@ -157,7 +158,8 @@ func (w *worker) create(ctx context.Context, tier carrel.Tier) *box {
 	if tier == carrel.Sim {
 		template = "sim"
 	}
-	sb, err := w.svc.Create(ctx, carrel.CreateOptions{Template: template, Tier: tier, Timeout: 2 * time.Hour, Limits: carrel.Limits{MemoryMB: 256}})
+	sb, err := w.svc.Create(ctx, carrel.CreateOptions{Template: template, Tier: tier,
+		Timeout: 2 * time.Hour, Limits: carrel.Limits{MemoryMB: 256}})
 	if !w.told(ctx, calm, "create", "", err) {
 		return nil
 	}
@@ -216,7 +218,8 @@ func (w *worker) execute(ctx context.Context, b *box) {
 		c, err := w.svc.Computer(ctx, b.id)
 		if err == nil {
 			var res *carrel.Result
-			line := fmt.Sprintf("cp %s/%s %s/.copy && mv %s/.copy %s/copy", folder, from, folder, folder, folder)
+			line := fmt.Sprintf("cp %s/%s %s/.copy && mv %s/.copy %s/copy", folder, from, folder, folder,
+				folder)
 			if res, err = c.Run(ctx, carrel.Command{Shell: line}); err == nil && res.ExitCode != 0 {
 				err = fmt.Errorf("%s: %s %s", line, res.Status, res.Stderr)
 			}
@@ -237,7 +240,8 @@ func (w *worker) begin(ctx context.Context, b *box) {
 	c, err := w.svc.Computer(ctx, b.id)
 	var p carrel.Process
 	if err == nil {
-		p, err = c.Start(ctx, carrel.Command{Args: []string{"bash", "-c", "n=0; while read -r n; do echo now $n; done"}, OpenStdin: true, Tag: "number"})
+		p, err = c.Start(ctx, carrel.Command{Args: []string{"bash", "-c",
+			"n=0; while read -r n; do echo now $n; done"}, OpenStdin: true, Tag: "number"})
 	}
 	if w.told(ctx, calm, "start in", b.id, err) {
 		b.pid, b.n = p.PID(), 0

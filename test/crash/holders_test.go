@@ -24,7 +24,8 @@ import (
 // keeperPID finds a daemon's keeper by the name of its socket.
 func keeperPID(t *testing.T, dir, name string) int {
 	t.Helper()
-	return pidOf(t, append([]byte("carrel-keeper\x00serve\x00"), filepath.Join(dir, "run", name)+"\x00"...))
+	return pidOf(t, append([]byte("carrel-keeper\x00serve\x00"),
+		filepath.Join(dir, "run", name)+"\x00"...))
 }
 
 // kill kills a process and waits for its end.
@@ -36,8 +37,9 @@ func kill(t *testing.T, pid int) {
 	testenv.Eventually(t, "it dies", func() bool { return syscall.Kill(pid, 0) != nil })
 }
 
-// TestDaemonAndKeeperDie kills the daemon and a keeper together, and one shortly after the other. The
-// sandboxes and their network go on. When every holder is killed, the sandboxes end, and say why.
+// TestDaemonAndKeeperDie kills the daemon and a keeper together, and one shortly after the other.
+// The sandboxes and their network go on. When every holder is killed, the sandboxes end, and say
+// why.
 func TestDaemonAndKeeperDie(t *testing.T) {
 	d := daemontest.Start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -78,7 +80,8 @@ func TestDaemonAndKeeperDie(t *testing.T) {
 	_ = svc.Close()
 	d.Restart()
 	svc = connect(t, d)
-	if _, err := svc.Get(ctx, b.id); carrel.KindOf(err) != carrel.NotFound || !strings.Contains(err.Error(), "its network link was lost") {
+	if _, err := svc.Get(ctx, b.id); carrel.KindOf(err) != carrel.NotFound ||
+		!strings.Contains(err.Error(), "its network link was lost") {
 		t.Errorf("a sandbox whose link is lost: %v", err)
 	}
 	if n := d.Kernels(); n != 0 {
@@ -86,8 +89,8 @@ func TestDaemonAndKeeperDie(t *testing.T) {
 	}
 }
 
-// systemd plays the part of systemd: it starts the daemon, and stores the files that the daemon gives
-// it, by their names.
+// systemd plays the part of systemd: it starts the daemon, and stores the files that the daemon
+// gives it, by their names.
 type systemd struct {
 	t    *testing.T
 	dir  string // the daemon's
@@ -103,9 +106,11 @@ type systemd struct {
 // newSystemd opens the socket for the daemon's messages.
 func newSystemd(t *testing.T) *systemd {
 	t.Helper()
-	s := &systemd{t: t, dir: t.TempDir(), at: filepath.Join(t.TempDir(), "notify"), files: map[string]*os.File{}}
+	s := &systemd{t: t, dir: t.TempDir(), at: filepath.Join(t.TempDir(), "notify"),
+		files: map[string]*os.File{}}
 	var err error
-	if s.conn, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: s.at, Net: "unixgram"}); err != nil {
+	if s.conn, err = net.ListenUnixgram("unixgram",
+		&net.UnixAddr{Name: s.at, Net: "unixgram"}); err != nil {
 		t.Fatal(err)
 	}
 	go s.hear()
@@ -174,8 +179,10 @@ func (s *systemd) start() carrel.Service {
 	s.mu.Unlock()
 	// LISTEN_PID must be the daemon's process ID. The shell has that ID, because it becomes the
 	// daemon.
-	s.cmd = exec.Command("sh", "-c", `LISTEN_PID=$$ exec "$@"`, "sh", s.bin(), "--data-dir", s.dir, "serve", "--listen", "127.0.0.1:0", "--warm", "0")
-	s.cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+s.at, "FDSTORE=100", "LISTEN_FDS="+strconv.Itoa(len(files)), "LISTEN_FDNAMES="+strings.Join(names, ":"))
+	s.cmd = exec.Command("sh", "-c", `LISTEN_PID=$$ exec "$@"`, "sh", s.bin(), "--data-dir", s.dir,
+		"serve", "--listen", "127.0.0.1:0", "--warm", "0")
+	s.cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+s.at, "FDSTORE=100",
+		"LISTEN_FDS="+strconv.Itoa(len(files)), "LISTEN_FDNAMES="+strings.Join(names, ":"))
 	s.cmd.ExtraFiles = files
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
@@ -185,7 +192,8 @@ func (s *systemd) start() carrel.Service {
 		defer s.mu.Unlock()
 		return s.ready > before
 	})
-	out, err := exec.Command(s.bin(), "--data-dir", s.dir, "template", "inspect", "base").CombinedOutput()
+	out, err := exec.Command(s.bin(), "--data-dir", s.dir, "template", "inspect",
+		"base").CombinedOutput()
 	if err != nil {
 		s.t.Fatalf("%v\n%s", err, out)
 	}

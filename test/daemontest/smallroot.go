@@ -13,7 +13,8 @@ import (
 )
 
 // smallTools are the programs of the small image. They and their libraries come from this machine.
-var smallTools = []string{"sh", "bash", "cat", "cut", "date", "dd", "env", "find", "grep", "head", "id", "ls", "mkdir", "mv", "pwd", "readlink", "rm",
+var smallTools = []string{"sh", "bash", "cat", "cut", "date", "dd", "env", "find", "grep", "head",
+	"id", "ls", "mkdir", "mv", "pwd", "readlink", "rm",
 	"seq", "sha256sum", "sleep", "stat", "touch", "true", "wc", "tr"}
 
 var libraryLine = regexp.MustCompile(`(/\S+) \(0x`)
@@ -53,7 +54,8 @@ var SmallRoot = sync.OnceValues(func() ([]byte, error) {
 	if to, err := os.Readlink("/lib"); err == nil && strings.Trim(to, "/") == "usr/lib" {
 		merged = true
 		for _, d := range []string{"lib", "lib64"} {
-			if err := add(&tar.Header{Name: d, Typeflag: tar.TypeSymlink, Linkname: "usr/" + d, Mode: 0o777}, nil); err != nil {
+			if err := add(&tar.Header{Name: d, Typeflag: tar.TypeSymlink, Linkname: "usr/" + d, Mode: 0o777},
+				nil); err != nil {
 				return nil, err
 			}
 		}
@@ -71,7 +73,8 @@ var SmallRoot = sync.OnceValues(func() ([]byte, error) {
 		}
 	}
 	for _, l := range []string{"bin"} {
-		if err := add(&tar.Header{Name: l, Typeflag: tar.TypeSymlink, Linkname: "usr/bin", Mode: 0o777}, nil); err != nil {
+		if err := add(&tar.Header{Name: l, Typeflag: tar.TypeSymlink, Linkname: "usr/bin", Mode: 0o777},
+			nil); err != nil {
 			return nil, err
 		}
 	}
@@ -79,11 +82,13 @@ var SmallRoot = sync.OnceValues(func() ([]byte, error) {
 		"etc/passwd": "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:/home/user:/bin/bash\n",
 		"etc/group":  "root:x:0:\nuser:x:1000:\n",
 	} {
-		if err := add(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644}, []byte(text)); err != nil {
+		if err := add(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644},
+			[]byte(text)); err != nil {
 			return nil, err
 		}
 	}
-	if err := add(&tar.Header{Name: "home/user/", Typeflag: tar.TypeDir, Mode: 0o755, Uid: 1000, Gid: 1000}, nil); err != nil {
+	if err := add(&tar.Header{Name: "home/user/", Typeflag: tar.TypeDir, Mode: 0o755, Uid: 1000,
+		Gid: 1000}, nil); err != nil {
 		return nil, err
 	}
 	if err := w.Close(); err != nil {

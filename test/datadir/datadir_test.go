@@ -200,13 +200,14 @@ func saysCopy(t *testing.T, d *daemontest.Daemon) {
 		t.Errorf("the log does not say that the directory is a copy:\n%s", d.Log())
 	}
 	out, err := d.CLI("doctor").CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "it is a copy of") || !strings.Contains(string(out), "--adopt-copy") {
+	if err != nil || !strings.Contains(string(out), "it is a copy of") ||
+		!strings.Contains(string(out), "--adopt-copy") {
 		t.Errorf("carrel doctor: %v\n%s", err, out)
 	}
 }
 
-// TestCopyOfARunningHouse starts a daemon on the copy of a live daemon's directory. The copy has the
-// paused sandbox under a new ID. Whatever it does, the original's sandboxes live.
+// TestCopyOfARunningHouse starts a daemon on the copy of a live daemon's directory. The copy has
+// the paused sandbox under a new ID. Whatever it does, the original's sandboxes live.
 func TestCopyOfARunningHouse(t *testing.T) {
 	t.Parallel()
 	eachTier(t, carrel.GVisor, func(t *testing.T, tier carrel.Tier) {
@@ -214,7 +215,8 @@ func TestCopyOfARunningHouse(t *testing.T) {
 		ctx, svc := t.Context(), connect(t, h.d)
 		dir := copyOf(t, h.d.Dir, filepath.Join(t.TempDir(), "copy"))
 		// Before its daemon runs, the copy's daemon.json names the original's.
-		if out, err := exec.Command(h.d.Bin, "--data-dir", dir, "kill", "--all").CombinedOutput(); err == nil {
+		if out, err := exec.Command(h.d.Bin, "--data-dir", dir, "kill",
+			"--all").CombinedOutput(); err == nil {
 			t.Errorf("the command line takes the original's daemon for the copy's: %s", out)
 		}
 		other := daemontest.StartIn(t, dir, "--default-tier", string(tier))
@@ -265,7 +267,8 @@ func TestCopyInTheOriginalsPlace(t *testing.T) {
 }
 
 // TestMove moves the directory of a stopped daemon to a long path, and the next daemon has all its
-// sandboxes. A sandbox that ran meanwhile can be paused and resumed, which takes its control socket.
+// sandboxes. A sandbox that ran meanwhile can be paused and resumed, which takes its control
+// socket.
 func TestMove(t *testing.T) {
 	t.Parallel()
 	eachTier(t, carrel.Sim, func(t *testing.T, tier carrel.Tier) {
@@ -295,7 +298,8 @@ func TestMove(t *testing.T) {
 	})
 }
 
-// TestAdoptCopy makes a copy of a stopped daemon's directory the owner, at its first start and later.
+// TestAdoptCopy makes a copy of a stopped daemon's directory the owner, at its first start and
+// later.
 func TestAdoptCopy(t *testing.T) {
 	t.Parallel()
 	eachTier(t, carrel.NS, func(t *testing.T, tier carrel.Tier) {
@@ -390,7 +394,8 @@ func TestOtherFilesystem(t *testing.T) {
 func tmpfs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "mode=700", "tmpfs", dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "mode=700", "tmpfs",
+		dir).CombinedOutput(); err != nil {
 		testenv.Need(t, "mount", fmt.Errorf("mount a tmpfs: %w %s", err, out))
 	}
 	t.Cleanup(func() {
@@ -405,7 +410,8 @@ func tmpfs(t *testing.T) string {
 	return dir
 }
 
-// TestOtherHost is a directory that has come to another host with its disk: the inodes are the same.
+// TestOtherHost is a directory that has come to another host with its disk: the inodes are the
+// same.
 func TestOtherHost(t *testing.T) {
 	t.Parallel()
 	h := build(t, carrel.GVisor)
@@ -435,7 +441,8 @@ func TestRestoredBesideTheOriginal(t *testing.T) {
 	if out, err := h.d.CLI("backup", file).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if out, err := exec.Command(h.d.Bin, "--data-dir", to, "restore", file).CombinedOutput(); err != nil {
+	if out, err := exec.Command(h.d.Bin, "--data-dir", to, "restore",
+		file).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	other := daemontest.StartIn(t, to)
@@ -467,7 +474,8 @@ func TestSharedStore(t *testing.T) {
 	}
 	testenv.Eventually(t, "the snapshot is packed", func() bool { return packs() > 0 })
 	had := packs()
-	other := daemontest.StartIn(t, copyOf(t, h.d.Dir, filepath.Join(t.TempDir(), "copy")), "--snapshot-store", store)
+	other := daemontest.StartIn(t, copyOf(t, h.d.Dir, filepath.Join(t.TempDir(), "copy")),
+		"--snapshot-store", store)
 	theirs := connect(t, other)
 	next := only(t, theirs)
 	must(t, "resume in the copy, from the original's packs", wakes(ctx, theirs, next, h.paused))

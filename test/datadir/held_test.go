@@ -83,7 +83,8 @@ func held(t *testing.T, d *daemontest.Daemon) {
 	first, running := made(), made()
 	_, err := svc.Pause(ctx, first, carrel.PauseOptions{})
 	must(t, "pause", err)
-	must(t, "change the template", os.WriteFile(filepath.Join(root, "home/user/new"), []byte("new"), 0o644))
+	must(t, "change the template", os.WriteFile(filepath.Join(root, "home/user/new"), []byte("new"),
+		0o644))
 	cli(t, d, "template", "import", "small", root)
 	must(t, "resume after a new import", wakes(ctx, svc, first, first))
 	_, err = svc.Pause(ctx, first, carrel.PauseOptions{})
@@ -107,7 +108,8 @@ func held(t *testing.T, d *daemontest.Daemon) {
 		must(t, "take it away", os.Rename(name, filepath.Join(aside, filepath.Base(name))))
 	}
 	_, _, err = svc.Resume(ctx, first, carrel.ResumeOptions{})
-	if err == nil || !strings.Contains(err.Error(), "the image under it is missing") || !strings.Contains(err.Error(), "digest") ||
+	if err == nil || !strings.Contains(err.Error(), "the image under it is missing") ||
+		!strings.Contains(err.Error(), "digest") ||
 		!strings.Contains(carrel.HintOf(err), filepath.Join("sandboxes", ".roots")) {
 		t.Fatalf("resume without the image: %v (hint %q)", err, carrel.HintOf(err))
 	}

@@ -28,7 +28,8 @@ func TestDeletedSnapshotsAreCollected(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if res, err := c.Run(ctx, carrel.Command{Shell: "head -c 9000000 /dev/urandom > noise"}); err != nil || res.ExitCode != 0 {
+		if res, err := c.Run(ctx,
+			carrel.Command{Shell: "head -c 9000000 /dev/urandom > noise"}); err != nil || res.ExitCode != 0 {
 			t.Fatalf("%+v, %v", res, err)
 		}
 		if _, err := svc.Pause(ctx, sb.ID, carrel.PauseOptions{}); err != nil {
@@ -36,13 +37,15 @@ func TestDeletedSnapshotsAreCollected(t *testing.T) {
 		}
 		all = append(all, sb)
 	}
-	daemontest.Eventually(t, time.Minute, "the snapshots are packed", func() bool { return bytesBelow(t, blobs) > 27_000_000 })
+	daemontest.Eventually(t, time.Minute, "the snapshots are packed",
+		func() bool { return bytesBelow(t, blobs) > 27_000_000 })
 	for _, sb := range all {
 		if err := svc.Kill(ctx, sb.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
-	daemontest.Eventually(t, 3*time.Minute, "the packs are collected", func() bool { return bytesBelow(t, blobs) < 1<<20 })
+	daemontest.Eventually(t, 3*time.Minute, "the packs are collected",
+		func() bool { return bytesBelow(t, blobs) < 1<<20 })
 }
 
 // bytesBelow adds up the files of a directory.

@@ -13,8 +13,8 @@ import (
 	"github.com/carrel-dev/carrel/test/miniroot"
 )
 
-// TestDamagedSnapshotFile damages each file of a paused sandbox's hot copy, one after the other. The
-// store has the snapshot in its packs, so the first resumption must succeed.
+// TestDamagedSnapshotFile damages each file of a paused sandbox's hot copy, one after the other.
+// The store has the snapshot in its packs, so the first resumption must succeed.
 func TestDamagedSnapshotFile(t *testing.T) {
 	d := daemontest.StartOn(t, t.TempDir(), miniroot.Archive(t))
 	for _, tier := range tiers {
@@ -57,7 +57,8 @@ func resumeDamaged(t *testing.T, d *daemontest.Daemon, tier carrel.Tier) {
 		if _, _, err := svc.Resume(ctx, sb.ID, carrel.ResumeOptions{}); err != nil {
 			t.Fatalf("%s is damaged: %v (hint: %s)", name, err, carrel.HintOf(err))
 		}
-		if got, err := c.Run(ctx, carrel.Command{Shell: "cat word"}); err != nil || string(got.Stdout) != "kept" {
+		if got, err := c.Run(ctx, carrel.Command{Shell: "cat word"}); err != nil ||
+			string(got.Stdout) != "kept" {
 			t.Fatalf("%s was damaged: %+v, %v", name, got, err)
 		}
 	}
@@ -138,7 +139,8 @@ func TestDamagedImages(t *testing.T) {
 	for _, tier := range []carrel.Tier{carrel.GVisor, carrel.NS} {
 		if _, err := svc.Create(ctx, options(tier)); err == nil {
 			t.Errorf("%s: a create from a damaged template succeeded", tier)
-		} else if !strings.Contains(err.Error(), "damaged") || !strings.Contains(carrel.HintOf(err), "import") {
+		} else if !strings.Contains(err.Error(), "damaged") ||
+			!strings.Contains(carrel.HintOf(err), "import") {
 			t.Errorf("%s: %v, hint %q", tier, err, carrel.HintOf(err))
 		}
 	}
@@ -165,7 +167,8 @@ func speak(t *testing.T, svc carrel.Service, tier carrel.Tier) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res, err := c.Run(t.Context(), carrel.Command{Shell: "echo alive"}); err != nil || string(res.Stdout) != "alive\n" {
+	if res, err := c.Run(t.Context(), carrel.Command{Shell: "echo alive"}); err != nil ||
+		string(res.Stdout) != "alive\n" {
 		t.Errorf("%+v, %v", res, err)
 	}
 	if err := svc.Kill(t.Context(), sb.ID); err != nil {

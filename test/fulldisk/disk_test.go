@@ -99,7 +99,8 @@ func inodeDir(dir string) string { return filepath.Join(dir, "inodes") }
 // takeInodes makes empty files until the disk has no inode left.
 func takeInodes(t *testing.T, dir string) {
 	t.Helper()
-	if err := os.Mkdir(inodeDir(dir), 0o700); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, syscall.ENOSPC) {
+	if err := os.Mkdir(inodeDir(dir), 0o700); err != nil && !errors.Is(err, fs.ErrExist) &&
+		!errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
 	for {

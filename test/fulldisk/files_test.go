@@ -29,7 +29,8 @@ func withFewDescriptors(t *testing.T, d *daemontest.Daemon, tier carrel.Tier) {
 	ctx := t.Context()
 	svc := connect(t, d)
 	var sb carrel.Sandbox
-	testenv.EventuallyNil(t, "a sandbox is made", func() (err error) { // the daemon measures now and then
+	// the daemon measures now and then
+	testenv.EventuallyNil(t, "a sandbox is made", func() (err error) {
 		sb, err = svc.Create(ctx, options(tier))
 		return err
 	})
@@ -50,10 +51,11 @@ func withFewDescriptors(t *testing.T, d *daemontest.Daemon, tier carrel.Tier) {
 		}
 		restore()
 		if err != nil {
-			testenv.EventuallyNil(t, fmt.Sprintf("it resumes, with %d spare descriptors before", spare), func() error {
-				_, _, err := svc.Resume(ctx, paused.ID, carrel.ResumeOptions{})
-				return err
-			})
+			testenv.EventuallyNil(t, fmt.Sprintf("it resumes, with %d spare descriptors before", spare),
+				func() error {
+					_, _, err := svc.Resume(ctx, paused.ID, carrel.ResumeOptions{})
+					return err
+				})
 		}
 		if made.ID != "" {
 			if err := svc.Kill(ctx, made.ID); err != nil {
@@ -65,7 +67,8 @@ func withFewDescriptors(t *testing.T, d *daemontest.Daemon, tier carrel.Tier) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if res, err := c.Run(ctx, carrel.Command{Shell: "echo alive"}); err != nil || string(res.Stdout) != "alive\n" {
+		if res, err := c.Run(ctx, carrel.Command{Shell: "echo alive"}); err != nil ||
+			string(res.Stdout) != "alive\n" {
 			t.Fatalf("with %d spare descriptors before: %+v, %v", spare, res, err)
 		}
 	}
@@ -84,7 +87,8 @@ func checkLack(t *testing.T, what string, spare int, err error) {
 		return
 	}
 	var ce *carrel.Error
-	if !errors.As(err, &ce) || ce.Kind != carrel.Exhausted && ce.Kind != carrel.Unavailable || carrel.HintOf(err) == "" {
+	if !errors.As(err, &ce) || ce.Kind != carrel.Exhausted && ce.Kind != carrel.Unavailable ||
+		carrel.HintOf(err) == "" {
 		t.Errorf("%s with %d spare descriptors: %v, hint %q", what, spare, err, carrel.HintOf(err))
 	}
 }

@@ -154,8 +154,8 @@ func leave(t *testing.T, d *daemontest.Daemon, dir string, tier carrel.Tier, l l
 	})
 }
 
-// pauseTight pauses a sandbox with much memory on a disk with little room. The pause is refused, and
-// takes no room from others even for a moment.
+// pauseTight pauses a sandbox with much memory on a disk with little room. The pause is refused,
+// and takes no room from others even for a moment.
 func pauseTight(t *testing.T, svc carrel.Service, dir string, id carrel.ID) {
 	t.Helper()
 	ctx := t.Context()
@@ -164,7 +164,8 @@ func pauseTight(t *testing.T, svc carrel.Service, dir string, id carrel.ID) {
 		t.Fatal(err)
 	}
 	// Files in /dev/shm are memory of the sandbox.
-	res, err := c.Run(ctx, carrel.Command{Shell: "head -c 48000000 /dev/urandom > /dev/shm/memory", User: "root"})
+	res, err := c.Run(ctx, carrel.Command{Shell: "head -c 48000000 /dev/urandom > /dev/shm/memory",
+		User: "root"})
 	if err != nil || res.ExitCode != 0 {
 		t.Fatalf("%+v, %v", res, err)
 	}
@@ -190,7 +191,8 @@ func checkFull(t *testing.T, err error) {
 	if !errors.As(err, &ce) || ce.Kind != carrel.Exhausted && ce.Kind != carrel.Unavailable {
 		t.Errorf("kind: %v", err)
 	}
-	if text := err.Error(); strings.Contains(text, "\n") || strings.Contains(text, "goroutine") || len(text) > 400 {
+	if text := err.Error(); strings.Contains(text, "\n") || strings.Contains(text, "goroutine") ||
+		len(text) > 400 {
 		t.Errorf("not one line: %s", text)
 	}
 	if carrel.HintOf(err) == "" {

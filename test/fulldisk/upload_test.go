@@ -54,7 +54,10 @@ func cutUploads(t *testing.T, d *daemontest.Daemon, tier carrel.Tier) {
 		if _, err := w.Write(bytes.Repeat([]byte("new"), 1<<20)); err != nil {
 			t.Fatal(err)
 		}
-		testenv.Eventually(t, "the guest writes", func() bool { return strings.Contains(list(), ".carrel-upload-") })
+		testenv.Eventually(t, "the guest writes", func() bool {
+			return strings.Contains(list(),
+				".carrel-upload-")
+		})
 		cancel()
 		_ = w.CloseWithError(errors.New("the client is gone"))
 		if err := <-done; err == nil {

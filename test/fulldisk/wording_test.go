@@ -22,14 +22,20 @@ func TestStartSaysWhy(t *testing.T) {
 		fault func(t *testing.T) (undo func())
 		says  []string
 	}{
-		"locked records": {func(t *testing.T) func() { return lockRecords(t, d.Dir) }, []string{"another program has locked", "state.db", "fuser"}},
-		"damaged authority": {func(t *testing.T) func() { return spoil(t, filepath.Join(d.Dir, "wire", "ca.pem")) },
+		"locked records": {func(t *testing.T) func() { return lockRecords(t, d.Dir) },
+			[]string{"another program has locked", "state.db", "fuser"}},
+		"damaged authority": {func(t *testing.T) func() {
+			return spoil(t,
+				filepath.Join(d.Dir, "wire", "ca.pem"))
+		},
 			[]string{"ca.pem", "no certificate", "hint:", "backup"}},
-		"read-only": {func(t *testing.T) func() { return readOnly(t, d.Dir) }, []string{"read-only file system", "hint: its filesystem is mounted read-only"}},
+		"read-only": {func(t *testing.T) func() { return readOnly(t, d.Dir) },
+			[]string{"read-only file system", "hint: its filesystem is mounted read-only"}},
 	} {
 		d.Terminate()
 		undo := c.fault(t)
-		out, err := exec.Command(d.Bin, "--data-dir", d.Dir, "serve", "--listen", "127.0.0.1:0").CombinedOutput()
+		out, err := exec.Command(d.Bin, "--data-dir", d.Dir, "serve", "--listen",
+			"127.0.0.1:0").CombinedOutput()
 		undo()
 		if err == nil {
 			t.Errorf("%s: the daemon started", name)
@@ -55,7 +61,8 @@ func lockRecords(t *testing.T, dir string) (undo func()) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := syscall.FcntlFlock(f.Fd(), syscall.F_SETLK, &syscall.Flock_t{Type: syscall.F_WRLCK}); err != nil {
+		if err := syscall.FcntlFlock(f.Fd(), syscall.F_SETLK,
+			&syscall.Flock_t{Type: syscall.F_WRLCK}); err != nil {
 			t.Fatal(err)
 		}
 		files = append(files, f)
@@ -89,7 +96,8 @@ func readOnly(t *testing.T, dir string) (undo func()) {
 	t.Helper()
 	err := syscall.Mount(dir, dir, "", syscall.MS_BIND, "")
 	if err == nil {
-		if err = syscall.Mount("", dir, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		if err = syscall.Mount("", dir, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY,
+			""); err != nil {
 			_ = syscall.Unmount(dir, 0)
 		}
 	}

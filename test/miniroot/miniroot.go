@@ -15,7 +15,8 @@ import (
 )
 
 // programs are the programs of the template. The first is its shell.
-var programs = []string{"sh", "bash", "cat", "ls", "sleep", "head", "dd", "rm", "mkdir", "mv", "cp", "echo", "sync",
+var programs = []string{"sh", "bash", "cat", "ls", "sleep", "head", "dd", "rm", "mkdir", "mv", "cp",
+	"echo", "sync",
 	"chmod", "grep", "tr", "chown", "stat", "id", "seq", "wc", "touch", "sha256sum", "ln", "true"}
 
 // Archive writes the template as a tar file, and returns the file's name. The file is some
@@ -47,7 +48,8 @@ func fill(w *tar.Writer) error {
 			return err
 		}
 	}
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "tmp", Mode: 0o1777}); err != nil {
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "tmp",
+		Mode: 0o1777}); err != nil {
 		return err
 	}
 	for _, dir := range []string{"home", "home/user"} {

@@ -30,7 +30,8 @@ type reader struct {
 
 // ask asks for a stream and reads the headers of the answer. Its own buffer is small, so that the
 // daemon holds what is not read.
-func ask(t *testing.T, h *house, sb carrel.Sandbox, port int, method, path, kind, body string) reader {
+func ask(t *testing.T, h *house, sb carrel.Sandbox, port int, method, path, kind,
+	body string) reader {
 	t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(h.URL, "http://"))
 	if err != nil {
@@ -41,8 +42,9 @@ func ask(t *testing.T, h *house, sb carrel.Sandbox, port int, method, path, kind
 	if err != nil {
 		t.Fatal(err)
 	}
-	for k, v := range map[string]string{"E2b-Sandbox-Id": string(sb.ID), "E2b-Sandbox-Port": fmt.Sprint(port),
-		"X-Access-Token": sb.AccessToken, "Content-Type": kind, "Connect-Protocol-Version": "1"} {
+	for k, v := range map[string]string{"E2b-Sandbox-Id": string(sb.ID),
+		"E2b-Sandbox-Port": fmt.Sprint(port),
+		"X-Access-Token":   sb.AccessToken, "Content-Type": kind, "Connect-Protocol-Version": "1"} {
 		req.Header.Set(k, v)
 	}
 	if err := req.Write(c); err != nil {
@@ -99,7 +101,8 @@ func TestUnread(t *testing.T) {
 		t.Fatal(err)
 	}
 	const size = 64 << 20
-	want, _, _ := strings.Cut(d.must(t, fmt.Sprintf("head -c %d /dev/urandom >/tmp/big && sha256sum </tmp/big", size), " "), " ")
+	want, _, _ := strings.Cut(d.must(t, fmt.Sprintf(
+		"head -c %d /dev/urandom >/tmp/big && sha256sum </tmp/big", size), " "), " ")
 	d.must(t, `cd /tmp && (setsid python3 -m http.server 8000 >/dev/null 2>&1 &)
 		for i in $(seq 600); do curl -sI http://127.0.0.1:8000/ && exit; sleep 0.05; done; exit 1`, "200")
 	file := func() reader { return ask(t, h, sb, 49983, "GET", "/files?path=/tmp/big", "", "") }
@@ -128,7 +131,8 @@ func TestUnread(t *testing.T) {
 		output()
 	}
 	if more := h.settled(t) - before; more > unreadMost {
-		t.Errorf("%d streams that nobody reads cost the daemon %d MiB, want at most %d", unreadStreams, more>>20, unreadMost>>20)
+		t.Errorf("%d streams that nobody reads cost the daemon %d MiB, want at most %d", unreadStreams,
+			more>>20, unreadMost>>20)
 	} else {
 		t.Logf("%d streams that nobody reads: %d MiB", unreadStreams, more>>20)
 	}

@@ -62,7 +62,8 @@ func tarOf(t *testing.T, files map[string]string) []byte {
 		if strings.HasPrefix(file, "bin/") {
 			mode = 0o755
 		}
-		if err := w.WriteHeader(&tar.Header{Name: file, Mode: mode, Size: int64(len(content))}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Name: file, Mode: mode,
+			Size: int64(len(content))}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.WriteString(w, content); err != nil {
@@ -89,8 +90,12 @@ func publish(t *testing.T, ref string) {
 		t.Fatal(err)
 	}
 	raw := tarOf(t, map[string]string{"bin/show": string(program), "srv/app/file": "x",
-		"etc/passwd": "root:x:0:0::/root:/bin/sh\napp:x:1234:1234::/srv:/bin/sh\n", "etc/group": "app:x:1234:\n"})
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil })
+		"etc/passwd": "root:x:0:0::/root:/bin/sh\napp:x:1234:1234::/srv:/bin/sh\n",
+		"etc/group":  "app:x:1234:\n"})
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser,
+		error) {
+		return io.NopCloser(bytes.NewReader(raw)), nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,8 +103,10 @@ func publish(t *testing.T, ref string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	img, err = mutate.ConfigFile(img, &v1.ConfigFile{OS: "linux", Architecture: runtime.GOARCH, RootFS: must(t)(img.ConfigFile()).RootFS,
-		Config: v1.Config{Env: []string{"GREETING=hello"}, User: "app", WorkingDir: "/srv/app", Labels: map[string]string{"team": "a"}}})
+	img, err = mutate.ConfigFile(img, &v1.ConfigFile{OS: "linux", Architecture: runtime.GOARCH,
+		RootFS: must(t)(img.ConfigFile()).RootFS,
+		Config: v1.Config{Env: []string{"GREETING=hello"}, User: "app", WorkingDir: "/srv/app",
+			Labels: map[string]string{"team": "a"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +114,8 @@ func publish(t *testing.T, ref string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := remote.Write(r, img, remote.WithAuth(&authn.Basic{Username: user, Password: password})); err != nil {
+	if err := remote.Write(r, img, remote.WithAuth(
+		&authn.Basic{Username: user, Password: password})); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -156,10 +164,12 @@ func TestThereAndBack(t *testing.T) {
 	login := []string{"--username", user, "--password-stdin"}
 
 	_, said, err := run(d, "template", "pull", "app", ref)
-	if err == nil || !strings.Contains(said, host+" wants credentials") || !strings.Contains(said, "docker login "+host) {
+	if err == nil || !strings.Contains(said, host+" wants credentials") ||
+		!strings.Contains(said, "docker login "+host) {
 		t.Errorf("without credentials: %v %s", err, said)
 	}
-	if _, said, err = run(d, append([]string{"template", "pull", "app", ref}, login...)...); err != nil {
+	if _, said, err = run(d, append([]string{"template", "pull", "app", ref},
+		login...)...); err != nil {
 		t.Fatal(err, said)
 	}
 	id, said, err := run(d, "create", "--template", "app")
@@ -176,7 +186,8 @@ func TestThereAndBack(t *testing.T) {
 		Sent   int64
 	}
 	for i, into := range []any{&first, &second} {
-		out, said, err := run(d, append([]string{"--json", "template", "push", "app", fmt.Sprintf("%s/team/mine:%d", host, i)}, login...)...)
+		out, said, err := run(d, append([]string{"--json", "template", "push", "app",
+			fmt.Sprintf("%s/team/mine:%d", host, i)}, login...)...)
 		if err != nil {
 			t.Fatal(err, said)
 		}
@@ -187,13 +198,15 @@ func TestThereAndBack(t *testing.T) {
 	if first.Digest != second.Digest || first.Sent < 100_000 || second.Sent > 10_000 {
 		t.Errorf("first %+v, second %+v", first, second)
 	}
-	if _, said, err = run(d, append([]string{"template", "pull", "back", host + "/team/mine@" + first.Digest}, login...)...); err != nil {
+	if _, said, err = run(d, append([]string{"template", "pull", "back",
+		host + "/team/mine@" + first.Digest}, login...)...); err != nil {
 		t.Fatal(err, said)
 	}
 	if id, said, err = run(d, "create", "--template", "back"); err != nil {
 		t.Fatal(err, said)
 	}
-	if out, said, err := run(d, "exec", id, "--", "/bin/show"); err != nil || out != "1234 /srv/app hello <nil>" {
+	if out, said, err := run(d, "exec", id, "--", "/bin/show"); err != nil ||
+		out != "1234 /srv/app hello <nil>" {
 		t.Errorf("after the way back: %q %v %s", out, err, said)
 	}
 
@@ -231,7 +244,8 @@ func grep(t *testing.T, dir, text string) (found []string) {
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
-	canary := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	canary := httptest.NewServer(http.HandlerFunc(
+		func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	defer canary.Close()
 	host := strings.TrimPrefix(canary.URL, "http://")
 	sly := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -245,14 +259,17 @@ func TestGuard(t *testing.T) {
 	d := daemontest.Start(t, "--allow-registry", slyHost)
 	importSmall(t, d)
 	for _, c := range []struct{ verb, ref string }{
-		{"pull", host + "/app:1"}, {"pull", strings.Replace(host, "127.0.0.1", "localhost", 1) + "/app:1"},
-		{"pull", "169.254.169.254/app:1"}, {"pull", "[::1]:80/app:1"}, {"pull", slyHost + "/app:1"}, {"push", host + "/app:1"},
+		{"pull", host + "/app:1"}, {"pull", strings.Replace(host, "127.0.0.1", "localhost", 1) +
+			"/app:1"},
+		{"pull", "169.254.169.254/app:1"}, {"pull", "[::1]:80/app:1"}, {"pull", slyHost + "/app:1"},
+		{"push", host + "/app:1"},
 	} {
 		args := []string{"template", "pull", "x", c.ref}
 		if c.verb == "push" {
 			args = []string{"template", "push", "small", c.ref}
 		}
-		if _, said, err := run(d, args...); err == nil || !strings.Contains(said, "refused") || !strings.Contains(said, "--allow-registry") {
+		if _, said, err := run(d, args...); err == nil || !strings.Contains(said, "refused") ||
+			!strings.Contains(said, "--allow-registry") {
 			t.Errorf("%v: %v %s", args, err, said)
 		}
 	}
@@ -281,16 +298,18 @@ func TestHostileImports(t *testing.T) {
 		status int
 		says   string
 	}{
-		"dots":       {entry(tar.Header{Name: "../../etc/passwd"}), 400, "../../etc/passwd"},
-		"absolute":   {entry(tar.Header{Name: "/etc/passwd"}), 400, "/etc/passwd"},
-		"hard link":  {entry(tar.Header{Typeflag: tar.TypeLink, Name: "l", Linkname: "../../etc/shadow"}), 400, `"l"`},
+		"dots":     {entry(tar.Header{Name: "../../etc/passwd"}), 400, "../../etc/passwd"},
+		"absolute": {entry(tar.Header{Name: "/etc/passwd"}), 400, "/etc/passwd"},
+		"hard link": {entry(tar.Header{Typeflag: tar.TypeLink, Name: "l", Linkname: "../../etc/shadow"}),
+			400, `"l"`},
 		"a newline":  {entry(tar.Header{Name: "a\nb/../../c"}), 400, `a\nb`},
 		"a terabyte": {entry(tar.Header{Name: "giant", Size: 1 << 40}), 429, "giant"},
 		"cut off":    {entry(tar.Header{Name: "short", Size: 5000}), 400, "short"},
 		"no archive": {[]byte(strings.Repeat("text ", 1000)), 400, "not a tar archive"},
 		"nothing":    {nil, 400, "empty"},
 	} {
-		req, err := http.NewRequest(http.MethodPost, d.URL+"/carrel/v1/templates/import?name=evil", bytes.NewReader(c.raw))
+		req, err := http.NewRequest(http.MethodPost, d.URL+"/carrel/v1/templates/import?name=evil",
+			bytes.NewReader(c.raw))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -339,8 +358,8 @@ func TestHostileImports(t *testing.T) {
 	}
 }
 
-// TestPushOfASnapshot sends the files of a snapshot to a registry, and pulls them as a template. The
-// sandbox's name stays behind, and so does the image that the push made of the files.
+// TestPushOfASnapshot sends the files of a snapshot to a registry, and pulls them as a template.
+// The sandbox's name stays behind, and so does the image that the push made of the files.
 func TestPushOfASnapshot(t *testing.T) {
 	t.Parallel()
 	host := private(t)
@@ -362,7 +381,8 @@ func TestPushOfASnapshot(t *testing.T) {
 	did(append([]string{"template", "push", snapshot, host + "/team/moment:1"}, login...)...)
 	did(append([]string{"template", "pull", "moment", host + "/team/moment:1"}, login...)...)
 	next := did("create", "--template", "moment")
-	if got := did("exec", next, "--", "sh", "-c", "cat /home/user/made; ls /usr/bin/seq 2>/dev/null; cat /etc/hostname"); got != "made\n"+next {
+	if got := did("exec", next, "--", "sh", "-c",
+		"cat /home/user/made; ls /usr/bin/seq 2>/dev/null; cat /etc/hostname"); got != "made\n"+next {
 		t.Errorf("the pulled template has %q", got)
 	}
 	manifests, err := filepath.Glob(filepath.Join(d.Dir, "templates", "*", "template.json"))
@@ -374,7 +394,8 @@ func TestPushOfASnapshot(t *testing.T) {
 			t.Errorf("%s is left: %v\n%s", name, err, raw)
 		}
 	}
-	if _, said, err := run(d, "template", "push", "s-nothing-such", host+"/team/x:1"); err == nil || !strings.Contains(said, "not found") && !strings.Contains(said, "no template") {
+	if _, said, err := run(d, "template", "push", "s-nothing-such", host+"/team/x:1"); err == nil ||
+		!strings.Contains(said, "not found") && !strings.Contains(said, "no template") {
 		t.Errorf("of a snapshot that is not there: %v %s", err, said)
 	}
 }

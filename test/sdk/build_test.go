@@ -44,7 +44,10 @@ func serveImage(t *testing.T) (host, image string) {
 	ts := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(ts.Close)
 	host = strings.TrimPrefix(ts.URL, "http://")
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil })
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser,
+		error) {
+		return io.NopCloser(bytes.NewReader(raw)), nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,8 @@ func newFar(ctx context.Context, t *testing.T) *far {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.Daemon = daemontest.StartBin(t, bin, []string{"AWS_ENDPOINT_URL_S3=" + f.server.Endpoint, "AWS_ACCESS_KEY_ID=" + f.server.AccessKey, "AWS_SECRET_ACCESS_KEY=" + f.server.SecretKey,
+	f.Daemon = daemontest.StartBin(t, bin, []string{"AWS_ENDPOINT_URL_S3=" + f.server.Endpoint,
+		"AWS_ACCESS_KEY_ID=" + f.server.AccessKey, "AWS_SECRET_ACCESS_KEY=" + f.server.SecretKey,
 		"CARREL_SNAPSHOT_STORE=" + "s3://" + f.bucket + "/moments"}, "--default-tier", "sim")
 	f.svc = connect(t, f.Daemon)
 	f.box = f.write(ctx, t, "word")
@@ -111,7 +112,8 @@ func (f *far) unavailable(ctx context.Context, t *testing.T) string {
 // objects lists the names in a bucket.
 func (f *far) objects(t *testing.T, bucket string) (names []string) {
 	t.Helper()
-	for o := range f.server.Client(t).ListObjects(t.Context(), bucket, minio.ListObjectsOptions{Recursive: true}) {
+	for o := range f.server.Client(t).ListObjects(t.Context(), bucket,
+		minio.ListObjectsOptions{Recursive: true}) {
 		if o.Err != nil {
 			t.Fatal(o.Err)
 		}
@@ -130,11 +132,13 @@ func TestObjectStoreIsAway(t *testing.T) {
 	f.away(t)
 	f.back(t)
 	page, err := f.svc.ListSnapshots(ctx, carrel.SnapshotListOptions{Auto: true})
-	if err != nil || len(page.Snapshots) != 1 || page.Snapshots[0].ID != f.at || page.Snapshots[0].Unavailable == "" {
+	if err != nil || len(page.Snapshots) != 1 || page.Snapshots[0].ID != f.at ||
+		page.Snapshots[0].Unavailable == "" {
 		t.Errorf("the list: %+v, %v", page.Snapshots, err)
 	}
 	_, _, err = f.svc.Resume(ctx, f.box, carrel.ResumeOptions{})
-	if carrel.KindOf(err) != carrel.Unavailable || !strings.Contains(carrel.HintOf(err), "nothing in it is lost") {
+	if carrel.KindOf(err) != carrel.Unavailable ||
+		!strings.Contains(carrel.HintOf(err), "nothing in it is lost") {
 		t.Errorf("resume: %v (%s)", err, carrel.HintOf(err))
 	}
 	if sb, err := f.svc.Get(ctx, f.box); err != nil || sb.State != carrel.Paused {
@@ -179,7 +183,8 @@ func TestObjectStoreIsUnknown(t *testing.T) {
 	testenv.Eventually(t, "the daemon sees the other store", func() bool {
 		return strings.Contains(f.unavailable(ctx, t), "is no snapshot store, or an empty one")
 	})
-	if _, _, err := f.svc.Resume(ctx, f.box, carrel.ResumeOptions{}); carrel.KindOf(err) != carrel.Conflict {
+	if _, _, err := f.svc.Resume(ctx, f.box, carrel.ResumeOptions{}); carrel.KindOf(
+		err) != carrel.Conflict {
 		t.Errorf("resume: %v", err)
 	}
 	other := f.write(ctx, t, "other")
@@ -189,10 +194,12 @@ func TestObjectStoreIsUnknown(t *testing.T) {
 	_ = f.svc.Close()
 	f.Terminate()
 	serve := exec.Command(f.Bin, "--data-dir", f.Dir, "serve", "--listen", "127.0.0.1:0")
-	serve.Env = append(os.Environ(), "AWS_ENDPOINT_URL_S3="+f.server.Endpoint, "AWS_ACCESS_KEY_ID="+f.server.AccessKey, "AWS_SECRET_ACCESS_KEY="+f.server.SecretKey,
+	serve.Env = append(os.Environ(), "AWS_ENDPOINT_URL_S3="+f.server.Endpoint,
+		"AWS_ACCESS_KEY_ID="+f.server.AccessKey, "AWS_SECRET_ACCESS_KEY="+f.server.SecretKey,
 		"CARREL_SNAPSHOT_STORE="+"s3://"+wrong+"/moments")
 	out, err := serve.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "this machine's snapshots lie in") || !strings.Contains(string(out), "hint: name the right bucket") {
+	if err == nil || !strings.Contains(string(out), "this machine's snapshots lie in") ||
+		!strings.Contains(string(out), "hint: name the right bucket") {
 		t.Errorf("a start with another store: %v\n%s", err, out)
 	}
 	if names := f.objects(t, wrong); len(names) != 0 {

@@ -62,7 +62,8 @@ func repository(t *testing.T) string {
 func ours(t *testing.T) build {
 	t.Helper()
 	root := repository(t)
-	b := build{name: "a", carrel: filepath.Join(root, "bin/carrel"), sentry: fileSum(t, filepath.Join(root, "bin/carrel-sentry"))}
+	b := build{name: "a", carrel: filepath.Join(root, "bin/carrel"),
+		sentry: fileSum(t, filepath.Join(root, "bin/carrel-sentry"))}
 	if _, err := os.Stat(b.carrel); err != nil {
 		t.Fatalf("%v (build it with: make build)", err)
 	}
@@ -84,7 +85,8 @@ func another(t *testing.T, name string) build {
 		t.Fatal(err)
 	}
 	in := func(file string) string { return filepath.Join(dir, file) }
-	flags := "-s -w -X " + module + "internal/version.Version=" + name + " -X " + module + "internal/driver/gvisor.mark=" + name
+	flags := "-s -w -X " + module + "internal/version.Version=" + name + " -X " + module +
+		"internal/driver/gvisor.mark=" + name
 	compile := func(command string, more ...string) {
 		args := append([]string{"build", "-trimpath", "-ldflags", flags, "-o", in(command)}, more...)
 		cmd := exec.Command("go", append(args, "./cmd/"+command)...)
@@ -104,7 +106,8 @@ func another(t *testing.T, name string) build {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, text := range map[string]string{"carrel-sentry.sum": sum + "\n", "overlay.json": string(overlay)} {
+	for file, text := range map[string]string{"carrel-sentry.sum": sum + "\n",
+		"overlay.json": string(overlay)} {
 		if err := os.WriteFile(in(file), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

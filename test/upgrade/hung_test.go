@@ -62,7 +62,8 @@ func TestGuestThatWasStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	short, stop := context.WithTimeout(ctx, 2*time.Second)
-	_, err = c.Run(short, carrel.Command{Args: []string{"sh", "-c", "kill -STOP 1; sleep 60"}, User: "root"})
+	_, err = c.Run(short, carrel.Command{Args: []string{"sh", "-c", "kill -STOP 1; sleep 60"},
+		User: "root"})
 	stop()
 	if err == nil {
 		t.Fatal("the guest goes on after it was stopped: this test shows nothing")

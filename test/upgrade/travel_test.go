@@ -16,8 +16,8 @@ import (
 )
 
 // TestBuildsTravel takes a snapshot under one build, and goes on from it on another machine under
-// another build. The two machines share only a bucket. Without the build in it, the error says which
-// build is missing and what to do.
+// another build. The two machines share only a bucket. Without the build in it, the error says
+// which build is missing and what to do.
 func TestBuildsTravel(t *testing.T) {
 	a := ours(t)
 	needGVisor(t, a)
@@ -26,7 +26,8 @@ func TestBuildsTravel(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	bucket := server.Bucket(t)
-	env := []string{"AWS_ENDPOINT_URL_S3=" + server.Endpoint, "AWS_ACCESS_KEY_ID=" + server.AccessKey, "AWS_SECRET_ACCESS_KEY=" + server.SecretKey,
+	env := []string{"AWS_ENDPOINT_URL_S3=" + server.Endpoint, "AWS_ACCESS_KEY_ID=" + server.AccessKey,
+		"AWS_SECRET_ACCESS_KEY=" + server.SecretKey,
 		"CARREL_SNAPSHOT_STORE=s3://" + bucket + "/moments"}
 	here := daemontest.StartBin(t, a.carrel, env, "--default-tier", "gvisor")
 	svc := connect(t, here)
@@ -55,7 +56,9 @@ func TestBuildsTravel(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = far.Create(ctx, carrel.CreateOptions{Template: string(sn.ID), Timeout: time.Hour})
-	if carrel.KindOf(err) != carrel.Unsupported || !strings.Contains(err.Error(), "whose kernel is not kept here") || !strings.Contains(carrel.HintOf(err), "start the build that took it") {
+	if carrel.KindOf(err) != carrel.Unsupported ||
+		!strings.Contains(err.Error(), "whose kernel is not kept here") ||
+		!strings.Contains(carrel.HintOf(err), "start the build that took it") {
 		t.Errorf("without its build: %v (%s)", err, carrel.HintOf(err))
 	}
 	if err := os.Rename(hidden, copies[0]); err != nil {

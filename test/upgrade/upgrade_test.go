@@ -45,14 +45,16 @@ func begin(ctx context.Context, t *testing.T, svc carrel.Service, number string)
 	if d.shell, err = daemontest.Begin(ctx, c, carrel.Command{Args: []string{"sh"}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.shell.Ask(ctx, "n="+number+"; echo set $n; echo "+number+" >~/number", "set "+number); err != nil {
+	if _, err := d.shell.Ask(ctx, "n="+number+"; echo set $n; echo "+number+" >~/number",
+		"set "+number); err != nil {
 		t.Fatal(err)
 	}
 	return d
 }
 
 // same fails the test unless a sandbox, which may be a fork, still has the number in its memory.
-func (d *desk) same(ctx context.Context, t *testing.T, svc carrel.Service, id carrel.ID, when string) {
+func (d *desk) same(ctx context.Context, t *testing.T, svc carrel.Service, id carrel.ID,
+	when string) {
 	t.Helper()
 	c, err := svc.Computer(ctx, id)
 	if err != nil {
@@ -110,8 +112,9 @@ func (b build) on(t *testing.T, id carrel.ID, when string) {
 	}
 }
 
-// TestThreeBuildsUpAndDown runs sandboxes under build a, goes up to b and to c, and down to a again.
-// Nothing is lost or stranded on the way, and each memory is restored by the kernel that saved it.
+// TestThreeBuildsUpAndDown runs sandboxes under build a, goes up to b and to c, and down to a
+// again. Nothing is lost or stranded on the way, and each memory is restored by the kernel that
+// saved it.
 func TestThreeBuildsUpAndDown(t *testing.T) {
 	a := ours(t)
 	needGVisor(t, a)
@@ -129,8 +132,10 @@ func TestThreeBuildsUpAndDown(t *testing.T) {
 
 	replace(daemon, b, daemon.Terminate)
 	svc = connect(t, daemon)
-	if text := doctor(t, daemon); !strings.Contains(text, "1 paused sandbox ("+string(paused.id)+")") ||
-		!strings.Contains(text, "1 running sandbox ("+string(runs.id)+")") || !strings.Contains(text, "whose kernel is kept and restores them") {
+	if text := doctor(t, daemon); !strings.Contains(text,
+		"1 paused sandbox ("+string(paused.id)+")") ||
+		!strings.Contains(text, "1 running sandbox ("+string(runs.id)+")") ||
+		!strings.Contains(text, "whose kernel is kept and restores them") {
 		t.Errorf("doctor of b does not list what is of build a:\n%s", text)
 	}
 	runs.same(ctx, t, svc, runs.id, "a's sandbox under b")
@@ -159,7 +164,8 @@ func TestThreeBuildsUpAndDown(t *testing.T) {
 
 	replace(daemon, a, daemon.Terminate) // two builds down
 	svc = connect(t, daemon)
-	for when, d := range map[string]*desk{"a's": runs, "the other of a": paused, "b's": fresh, "c's": newest} {
+	for when, d := range map[string]*desk{"a's": runs, "the other of a": paused, "b's": fresh,
+		"c's": newest} {
 		d.same(ctx, t, svc, d.id, when+" under a again")
 		d.pause(ctx, t, svc, when+" under a again")
 		d.resume(ctx, t, svc, when+" under a again")
@@ -177,7 +183,8 @@ func policies(ctx context.Context, t *testing.T, daemon *daemontest.Daemon, b bu
 	daemon.Setenv("CARREL_ON_UPGRADE", "refuse")
 	replace(daemon, b, daemon.Terminate)
 	svc := connect(t, daemon)
-	if _, err := svc.Pause(ctx, d.id, carrel.PauseOptions{}); carrel.KindOf(err) != carrel.Unsupported || !strings.Contains(carrel.HintOf(err), "--on-upgrade") {
+	if _, err := svc.Pause(ctx, d.id, carrel.PauseOptions{}); carrel.KindOf(
+		err) != carrel.Unsupported || !strings.Contains(carrel.HintOf(err), "--on-upgrade") {
 		t.Errorf("refuse: pause: %v (%s)", err, carrel.HintOf(err))
 	}
 	d.same(ctx, t, svc, d.id, "after a refused pause")

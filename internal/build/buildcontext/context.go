@@ -75,7 +75,8 @@ func Open(ctx context.Context, dir string, o Options) (*Context, error) {
 		return nil, &carrel.Error{Op: "read context", Kind: carrel.Invalid, Err: err}
 	}
 	if !info.IsDir() {
-		return nil, &carrel.Error{Op: "read context", Kind: carrel.Invalid, Err: fmt.Errorf("%s is no directory", dir)}
+		return nil, &carrel.Error{Op: "read context", Kind: carrel.Invalid,
+			Err: fmt.Errorf("%s is no directory", dir)}
 	}
 	patterns, err := readIgnore(dir, o.Dockerfile)
 	if err != nil {
@@ -83,7 +84,8 @@ func Open(ctx context.Context, dir string, o Options) (*Context, error) {
 	}
 	w := &walk{ctx: ctx, options: o, out: &Context{dir: dir}, patterns: patterns}
 	if w.matcher, err = patternmatcher.New(patterns); err != nil {
-		return nil, &carrel.Error{Op: "read context", Kind: carrel.Invalid, Err: fmt.Errorf(".dockerignore: %w", err)}
+		return nil, &carrel.Error{Op: "read context", Kind: carrel.Invalid,
+			Err: fmt.Errorf(".dockerignore: %w", err)}
 	}
 	if err := w.directory("", patternmatcher.MatchInfo{}); err != nil {
 		return nil, err
@@ -116,7 +118,8 @@ func readIgnore(dir, dockerfile string) ([]string, error) {
 		defer f.Close()
 		patterns, err := ParseIgnore(f)
 		if err != nil {
-			return nil, &carrel.Error{Op: "read context", Kind: carrel.Invalid, Err: fmt.Errorf("%s: %w", name, err)}
+			return nil, &carrel.Error{Op: "read context", Kind: carrel.Invalid,
+				Err: fmt.Errorf("%s: %w", name, err)}
 		}
 		return patterns, nil
 	}
@@ -177,7 +180,8 @@ func (w *walk) directory(name string, parent patternmatcher.MatchInfo) error {
 		child := path.Join(name, d.Name())
 		ignored, match, err := w.matcher.MatchesUsingParentResults(child, parent)
 		if err != nil {
-			return &carrel.Error{Op: "read context", Kind: carrel.Invalid, Err: fmt.Errorf(".dockerignore: %w", err)}
+			return &carrel.Error{Op: "read context", Kind: carrel.Invalid,
+				Err: fmt.Errorf(".dockerignore: %w", err)}
 		}
 		if ignored && (!d.IsDir() || !w.mayReturn(child)) {
 			w.out.left++
@@ -233,7 +237,8 @@ func (w *walk) add(e entry) error {
 	switch {
 	case mode.IsDir(), mode.IsRegular(), mode&fs.ModeSymlink != 0:
 	default:
-		return &carrel.Error{Op: "read context", Kind: carrel.Invalid, Err: fmt.Errorf("%s is a %s, which has no content", e.name, kindOf(mode)),
+		return &carrel.Error{Op: "read context", Kind: carrel.Invalid,
+			Err:  fmt.Errorf("%s is a %s, which has no content", e.name, kindOf(mode)),
 			Hint: "remove it, or name it in .dockerignore"}
 	}
 	w.out.entries = append(w.out.entries, e)
@@ -262,8 +267,10 @@ func (w *walk) tooMuch(what string) error {
 			largest = name
 		}
 	}
-	return &carrel.Error{Op: "read context", Kind: carrel.Exhausted, Err: fmt.Errorf("%s has %s", w.out.dir, what),
-		Hint: fmt.Sprintf("name what the build does not need in .dockerignore: the largest part so far is %s", largest)}
+	return &carrel.Error{Op: "read context", Kind: carrel.Exhausted,
+		Err: fmt.Errorf("%s has %s", w.out.dir, what),
+		Hint: fmt.Sprintf(
+			"name what the build does not need in .dockerignore: the largest part so far is %s", largest)}
 }
 
 func kindOf(mode fs.FileMode) string {
@@ -286,7 +293,8 @@ func (c *Context) WriteTar(ctx context.Context, out io.Writer, progress func(don
 		return &carrel.Error{Op: "read context", Kind: carrel.Invalid, Err: err}
 	}
 	defer root.Close()
-	w := &tarWriter{ctx: ctx, root: root, tar: tar.NewWriter(out), progress: progress, buffer: make([]byte, 256<<10)}
+	w := &tarWriter{ctx: ctx, root: root, tar: tar.NewWriter(out), progress: progress,
+		buffer: make([]byte, 256<<10)}
 	for _, e := range c.entries {
 		if err := w.write(e); err != nil {
 			return err
@@ -310,7 +318,8 @@ func (w *tarWriter) write(e entry) error {
 	if err := w.ctx.Err(); err != nil {
 		return err
 	}
-	h := &tar.Header{Name: e.name, Mode: tarMode(e.info.Mode()), ModTime: e.info.ModTime().Truncate(time.Second), Format: tar.FormatPAX}
+	h := &tar.Header{Name: e.name, Mode: tarMode(e.info.Mode()),
+		ModTime: e.info.ModTime().Truncate(time.Second), Format: tar.FormatPAX}
 	switch mode := e.info.Mode(); {
 	case mode.IsDir():
 		h.Typeflag, h.Name = tar.TypeDir, e.name+"/"
@@ -367,7 +376,8 @@ func (w *tarWriter) content(name string, f io.Reader, size int64) error {
 }
 
 func changed(name string, err error) error {
-	return &carrel.Error{Op: "read context", Kind: carrel.Conflict, Err: fmt.Errorf("%s changed while it was sent: %w", name, err),
+	return &carrel.Error{Op: "read context", Kind: carrel.Conflict,
+		Err:  fmt.Errorf("%s changed while it was sent: %w", name, err),
 		Hint: "build again when nothing writes to the directory"}
 }
 

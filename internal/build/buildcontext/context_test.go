@@ -18,7 +18,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/build/buildcontext"
 )
 
-// tree makes a directory of files. A name that ends in "/" is a directory; content "-> x" is a link.
+// tree makes a directory of files. A name that ends in "/" is a directory; content "-> x" is a
+// link.
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -86,20 +87,28 @@ func list(t *testing.T, dir string, o buildcontext.Options) ([]byte, []string) {
 // TestIgnore shows which files a .dockerignore leaves out.
 func TestIgnore(t *testing.T) {
 	files := map[string]string{
-		"a.go": "x", "b.md": "x", "README.md": "x", "dir/b.md": "x", "dir/c": "x", "node_modules/p/i.js": "x", "node_modules/q": "x",
-		"out/": "", "link": "-> /etc/passwd", ".git/config": "x", "deep/er/still/x.log": "x", "deep/er/y": "x",
+		"a.go": "x", "b.md": "x", "README.md": "x", "dir/b.md": "x", "dir/c": "x",
+		"node_modules/p/i.js": "x", "node_modules/q": "x",
+		"out/": "", "link": "-> /etc/passwd", ".git/config": "x", "deep/er/still/x.log": "x",
+		"deep/er/y": "x",
 	}
 	for _, c := range []struct{ name, ignore, want string }{
-		{"nothing", "", ".dockerignore .git/ .git/config README.md a.go b.md deep/ deep/er/ deep/er/still/ deep/er/still/x.log deep/er/y dir/ dir/b.md dir/c link->/etc/passwd node_modules/ node_modules/p/ node_modules/p/i.js node_modules/q out/"},
-		{"names and comments", "# no\nnode_modules\n/.git/\n\n.dockerignore\ndeep\n", "README.md a.go b.md dir/ dir/b.md dir/c link->/etc/passwd out/"},
-		{"patterns", "*.md\n**/*.log\n.*\nnode_modules\n", "a.go deep/ deep/er/ deep/er/still/ deep/er/y dir/ dir/b.md dir/c link->/etc/passwd out/"},
-		{"exceptions", "*\n!*.md\n!node_modules/p\n", "README.md b.md node_modules/ node_modules/p/ node_modules/p/i.js"},
-		{"an exception at any depth", "*\n!**/*.log\n", "deep/ deep/er/ deep/er/still/ deep/er/still/x.log"},
+		{"nothing", "",
+			".dockerignore .git/ .git/config README.md a.go b.md deep/ deep/er/ deep/er/still/ deep/er/still/x.log deep/er/y dir/ dir/b.md dir/c link->/etc/passwd node_modules/ node_modules/p/ node_modules/p/i.js node_modules/q out/"},
+		{"names and comments", "# no\nnode_modules\n/.git/\n\n.dockerignore\ndeep\n",
+			"README.md a.go b.md dir/ dir/b.md dir/c link->/etc/passwd out/"},
+		{"patterns", "*.md\n**/*.log\n.*\nnode_modules\n",
+			"a.go deep/ deep/er/ deep/er/still/ deep/er/y dir/ dir/b.md dir/c link->/etc/passwd out/"},
+		{"exceptions", "*\n!*.md\n!node_modules/p\n",
+			"README.md b.md node_modules/ node_modules/p/ node_modules/p/i.js"},
+		{"an exception at any depth", "*\n!**/*.log\n",
+			"deep/ deep/er/ deep/er/still/ deep/er/still/x.log"},
 		{"the last rule counts", "!README.md\n*\n!a.go\n", "a.go"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			files[".dockerignore"] = c.ignore
-			if _, names := list(t, tree(t, files), buildcontext.Options{}); strings.Join(names, " ") != c.want {
+			if _, names := list(t, tree(t, files), buildcontext.Options{}); strings.Join(names,
+				" ") != c.want {
 				t.Errorf("got  %s\nwant %s", strings.Join(names, " "), c.want)
 			}
 		})
@@ -108,8 +117,10 @@ func TestIgnore(t *testing.T) {
 
 // TestOwnIgnore shows that a Dockerfile's own list goes before that of the directory.
 func TestOwnIgnore(t *testing.T) {
-	dir := tree(t, map[string]string{"a": "x", "b": "x", ".dockerignore": "a", "ci/Dockerfile": "x", "ci/Dockerfile.dockerignore": "b\nci\n.*"})
-	if _, names := list(t, dir, buildcontext.Options{Dockerfile: filepath.Join(dir, "ci/Dockerfile")}); fmt.Sprint(names) != "[a]" {
+	dir := tree(t, map[string]string{"a": "x", "b": "x", ".dockerignore": "a", "ci/Dockerfile": "x",
+		"ci/Dockerfile.dockerignore": "b\nci\n.*"})
+	if _, names := list(t, dir, buildcontext.Options{Dockerfile: filepath.Join(dir,
+		"ci/Dockerfile")}); fmt.Sprint(names) != "[a]" {
 		t.Errorf("got %v", names)
 	}
 }
@@ -170,7 +181,8 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if k, text := kind(dir, buildcontext.Options{}); k != carrel.Invalid || !strings.Contains(text, "s is a socket") || !strings.Contains(text, ".dockerignore") {
+	if k, text := kind(dir, buildcontext.Options{}); k != carrel.Invalid ||
+		!strings.Contains(text, "s is a socket") || !strings.Contains(text, ".dockerignore") {
 		t.Errorf("a socket: %s", text)
 	}
 	if err := os.WriteFile(filepath.Join(dir, ".dockerignore"), []byte("s"), 0o644); err != nil {
@@ -179,8 +191,10 @@ func TestRefused(t *testing.T) {
 	if k, text := kind(dir, buildcontext.Options{}); k != "" {
 		t.Errorf("a socket that is left out: %s", text)
 	}
-	big := tree(t, map[string]string{"small": "x", "large/a": strings.Repeat("x", 60), "large/b": strings.Repeat("x", 60)})
-	if k, text := kind(big, buildcontext.Options{MaxBytes: 100}); k != carrel.Exhausted || !strings.Contains(text, "large") {
+	big := tree(t, map[string]string{"small": "x", "large/a": strings.Repeat("x", 60),
+		"large/b": strings.Repeat("x", 60)})
+	if k, text := kind(big, buildcontext.Options{MaxBytes: 100}); k != carrel.Exhausted ||
+		!strings.Contains(text, "large") {
 		t.Errorf("too many bytes: %s", text)
 	}
 	if k, text := kind(big, buildcontext.Options{MaxFiles: 2}); k != carrel.Exhausted {
@@ -189,7 +203,8 @@ func TestRefused(t *testing.T) {
 	if k, text := kind(filepath.Join(big, "small"), buildcontext.Options{}); k != carrel.Invalid {
 		t.Errorf("a file: %s", text)
 	}
-	if k, text := kind(tree(t, map[string]string{".dockerignore": "[a"}), buildcontext.Options{}); k != carrel.Invalid {
+	if k, text := kind(tree(t, map[string]string{".dockerignore": "[a"}),
+		buildcontext.Options{}); k != carrel.Invalid {
 		t.Errorf("a wrong pattern: %s", text)
 	}
 }
@@ -198,10 +213,13 @@ func TestRefused(t *testing.T) {
 // link which takes a file's place is not followed.
 func TestChanging(t *testing.T) {
 	for name, change := range map[string]func(string) error{
-		"it grew":     func(f string) error { return os.WriteFile(f, []byte("longer"), 0o644) },
-		"it shrank":   func(f string) error { return os.Truncate(f, 1) },
-		"it went":     os.Remove,
-		"a link":      func(f string) error { return errors.Join(os.Remove(f), os.Symlink("/etc/passwd", f)) },
+		"it grew":   func(f string) error { return os.WriteFile(f, []byte("longer"), 0o644) },
+		"it shrank": func(f string) error { return os.Truncate(f, 1) },
+		"it went":   os.Remove,
+		"a link": func(f string) error {
+			return errors.Join(os.Remove(f),
+				os.Symlink("/etc/passwd", f))
+		},
 		"a link here": func(f string) error { return errors.Join(os.Remove(f), os.Symlink("other", f)) },
 	} {
 		dir := tree(t, map[string]string{"f": "12345", "other": "67890"})
@@ -227,7 +245,8 @@ func TestCancelled(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := buildcontext.Open(ctx, dir, buildcontext.Options{}); !errors.Is(err, context.Canceled) {
+	if _, err := buildcontext.Open(ctx, dir, buildcontext.Options{}); !errors.Is(err,
+		context.Canceled) {
 		t.Error(err)
 	}
 	if err := c.WriteTar(ctx, io.Discard, nil); !errors.Is(err, context.Canceled) {

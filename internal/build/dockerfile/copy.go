@@ -22,7 +22,8 @@ func checkPaths(name string, c instructions.SourcesAndDest, line int) error {
 
 // copyCommand plans a COPY.
 func (s *stage) copyCommand(c *instructions.CopyCommand, line int) (plan.Op, error) {
-	out := &plan.Copy{Paths: c.SourcePaths, Parents: c.Parents, Exclude: c.ExcludePatterns, Link: c.Link,
+	out := &plan.Copy{Paths: c.SourcePaths, Parents: c.Parents, Exclude: c.ExcludePatterns,
+		Link:  c.Link,
 		Owner: c.Chown, Mode: c.Chmod}
 	if c.From != "" {
 		src, err := s.planner.copySource(c.From, s.index, line)
@@ -33,7 +34,8 @@ func (s *stage) copyCommand(c *instructions.CopyCommand, line int) (plan.Op, err
 			return nil, err
 		}
 		if len(c.SourceContents) > 0 {
-			return nil, lineError(carrel.Invalid, line, "COPY --from takes no heredoc: it is no file of a stage")
+			return nil, lineError(carrel.Invalid, line,
+				"COPY --from takes no heredoc: it is no file of a stage")
 		}
 	}
 	return s.finishCopy("COPY", out, c.SourcesAndDest, line)
@@ -46,7 +48,8 @@ func (s *stage) addCommand(c *instructions.AddCommand, line int) (plan.Op, error
 	for _, src := range c.SourcePaths {
 		switch {
 		case isGit(src):
-			return nil, hinted(lineError(carrel.Unsupported, line, "ADD %s: a repository can't be added", src),
+			return nil, hinted(lineError(carrel.Unsupported, line, "ADD %s: a repository can't be added",
+				src),
 				"RUN git clone it, or ADD the archive that its host makes of it")
 		case strings.HasPrefix(src, "http://"), strings.HasPrefix(src, "https://"):
 			if u, err := url.Parse(src); err != nil || u.Host == "" {
@@ -65,10 +68,12 @@ func (s *stage) addCommand(c *instructions.AddCommand, line int) (plan.Op, error
 	}
 	if out.Checksum != "" {
 		if len(out.URLs) != 1 || len(out.Paths)+len(c.SourceContents) > 0 {
-			return nil, lineError(carrel.Invalid, line, "ADD --checksum is for exactly one address, and no other file")
+			return nil, lineError(carrel.Invalid, line,
+				"ADD --checksum is for exactly one address, and no other file")
 		}
 		if !checksumPattern.MatchString(out.Checksum) {
-			return nil, lineError(carrel.Invalid, line, "ADD --checksum=%s: write sha256: and 64 hexadecimal digits", out.Checksum)
+			return nil, lineError(carrel.Invalid, line,
+				"ADD --checksum=%s: write sha256: and 64 hexadecimal digits", out.Checksum)
 		}
 	}
 	return s.finishCopy("ADD", out, c.SourcesAndDest, line)
@@ -82,13 +87,16 @@ var gitPattern = regexp.MustCompile(`^(git://|ssh://|git@|https?://[^?#]*\.git([
 func isGit(src string) bool { return gitPattern.MatchString(src) }
 
 // finishCopy fills in what COPY and ADD share.
-func (s *stage) finishCopy(name string, out *plan.Copy, c instructions.SourcesAndDest, line int) (plan.Op, error) {
+func (s *stage) finishCopy(name string, out *plan.Copy, c instructions.SourcesAndDest,
+	line int) (plan.Op, error) {
 	if c.DestPath == "" {
-		return nil, lineError(carrel.Invalid, line, "%s: the target is empty once its variables are filled in", name)
+		return nil, lineError(carrel.Invalid, line,
+			"%s: the target is empty once its variables are filled in", name)
 	}
 	for _, p := range c.SourcePaths {
 		if p == "" {
-			return nil, lineError(carrel.Invalid, line, "%s: a path is empty once its variables are filled in", name)
+			return nil, lineError(carrel.Invalid, line,
+				"%s: a path is empty once its variables are filled in", name)
 		}
 	}
 	for _, f := range c.SourceContents {
@@ -97,11 +105,13 @@ func (s *stage) finishCopy(name string, out *plan.Copy, c instructions.SourcesAn
 	out.Target = s.absolute(c.DestPath)
 	files := len(out.Paths) + len(out.URLs) + len(out.Inline)
 	if files > 1 && !strings.HasSuffix(out.Target, "/") {
-		return nil, hinted(lineError(carrel.Invalid, line, "%s of several files to %s, which is no directory", name, c.DestPath),
+		return nil, hinted(lineError(carrel.Invalid, line,
+			"%s of several files to %s, which is no directory", name, c.DestPath),
 			"end the target with /")
 	}
 	if out.Mode != "" && !validMode(out.Mode) {
-		return nil, hinted(lineError(carrel.Invalid, line, "%s --chmod=%s: this is no mode", name, out.Mode),
+		return nil, hinted(lineError(carrel.Invalid, line, "%s --chmod=%s: this is no mode", name,
+			out.Mode),
 			"write it as 755 or u=rwX,go=rX")
 	}
 	return out, nil

@@ -100,9 +100,10 @@ func (f *File) parse(warn func(Warning)) (t *tree, err error) {
 	if err != nil {
 		return nil, parseError(err)
 	}
-	lint := linter.New(&linter.Config{SkipAll: warn == nil, Warn: func(_, _, _, text string, at []parser.Range) {
-		warn(Warning{Line: lineOf(at), Text: text})
-	}})
+	lint := linter.New(&linter.Config{SkipAll: warn == nil,
+		Warn: func(_, _, _, text string, at []parser.Range) {
+			warn(Warning{Line: lineOf(at), Text: text})
+		}})
 	stages, meta, err := instructions.Parse(read.AST, lint)
 	if err != nil {
 		return nil, parseError(err)
@@ -127,11 +128,14 @@ func bounded(t *tree) (*tree, error) {
 	}
 	switch {
 	case len(t.stages) == 0:
-		return nil, hinted(lineError(carrel.Invalid, 0, "there is no FROM"), "begin with FROM and an image")
+		return nil, hinted(lineError(carrel.Invalid, 0, "there is no FROM"),
+			"begin with FROM and an image")
 	case len(t.stages) > maxStages:
-		return nil, lineError(carrel.Exhausted, 0, "%d stages, and at most %d are read", len(t.stages), maxStages)
+		return nil, lineError(carrel.Exhausted, 0, "%d stages, and at most %d are read", len(t.stages),
+			maxStages)
 	case steps > maxSteps:
-		return nil, lineError(carrel.Exhausted, 0, "%d instructions, and at most %d are read", steps, maxSteps)
+		return nil, lineError(carrel.Exhausted, 0, "%d instructions, and at most %d are read", steps,
+			maxSteps)
 	}
 	return t, nil
 }
@@ -140,24 +144,28 @@ func bounded(t *tree) (*tree, error) {
 func checkText(text string) error {
 	switch {
 	case len(text) > maxBytes:
-		return lineError(carrel.Exhausted, 0, "it has %d bytes, and at most %d are read", len(text), maxBytes)
+		return lineError(carrel.Exhausted, 0, "it has %d bytes, and at most %d are read", len(text),
+			maxBytes)
 	case strings.TrimSpace(text) == "":
 		return hinted(lineError(carrel.Invalid, 0, "it is empty"), "begin with FROM and an image")
 	case !utf8.ValidString(text):
 		return lineError(carrel.Invalid, 1+strings.Count(validPrefix(text), "\n"), "it is not UTF-8 text")
 	case strings.ContainsRune(text, 0):
-		return lineError(carrel.Invalid, 1+strings.Count(text[:strings.IndexByte(text, 0)], "\n"), "a zero byte")
+		return lineError(carrel.Invalid, 1+strings.Count(text[:strings.IndexByte(text, 0)], "\n"),
+			"a zero byte")
 	}
 	syntax, _, at, ok := parser.DetectSyntax([]byte(text))
 	if !ok || ownSyntax.MatchString(syntax) {
 		return nil
 	}
-	return hinted(lineError(carrel.Unsupported, lineOf(at), "the frontend %q of the syntax directive is not run", syntax),
+	return hinted(lineError(carrel.Unsupported, lineOf(at),
+		"the frontend %q of the syntax directive is not run", syntax),
 		"only the language of docker/dockerfile is built; remove the directive if the file is written in it")
 }
 
 // ownSyntax matches the frontends whose language this package knows.
-var ownSyntax = regexp.MustCompile(`^([\w.:-]+/)?(library/)?docker/dockerfile(-upstream)?([:@].*)?$`)
+var ownSyntax = regexp.MustCompile(
+	`^([\w.:-]+/)?(library/)?docker/dockerfile(-upstream)?([:@].*)?$`)
 
 // validPrefix returns the text before the first byte that is not UTF-8.
 func validPrefix(text string) string {

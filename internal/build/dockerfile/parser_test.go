@@ -73,13 +73,17 @@ func buildkitSays(text string) error {
 	return err
 }
 
-// FuzzDockerfile plans any text. It must end, and every step of a plan must have a line of the file.
+// FuzzDockerfile plans any text. It must end, and every step of a plan must have a line of the
+// file.
 func FuzzDockerfile(f *testing.F) {
 	for _, text := range []string{
-		"FROM a\nRUN b\n", "ARG A=$A$A\nFROM ${A:-x}\nARG A\nENV B=${A%x}${B/y/z}\n", "FROM a AS b\nCOPY --from=b <<E x\n$y\nE\n",
+		"FROM a\nRUN b\n", "ARG A=$A$A\nFROM ${A:-x}\nARG A\nENV B=${A%x}${B/y/z}\n",
+		"FROM a AS b\nCOPY --from=b <<E x\n$y\nE\n",
 		"# escape=`\nFROM a\nRUN <<-E\n\t#!x\nE\n", "FROM a\nONBUILD ONBUILD COPY a b\nFROM a\n", "FROM a\nRUN --mount=type=cache,target=${X},mode=9 y\n",
-		"FROM --platform=$BUILDPLATFORM a\nHEALTHCHECK --interval=1h CMD x\nCMD []\nENTRYPOINT\n", "FROM a\nEXPOSE 1-2/tcp $X\nWORKDIR ..\nADD http://a/b c\n",
-		"FROM a AS x\nONBUILD COPY --from=0 a b\nFROM x\nCOPY --from=0 a b\n", "FROM a\nCMD [\"sh\",\"-c\",\"\"]\nSHELL [\"a\"]\nRUN \\\n#\n b\n",
+		"FROM --platform=$BUILDPLATFORM a\nHEALTHCHECK --interval=1h CMD x\nCMD []\nENTRYPOINT\n",
+		"FROM a\nEXPOSE 1-2/tcp $X\nWORKDIR ..\nADD http://a/b c\n",
+		"FROM a AS x\nONBUILD COPY --from=0 a b\nFROM x\nCOPY --from=0 a b\n",
+		"FROM a\nCMD [\"sh\",\"-c\",\"\"]\nSHELL [\"a\"]\nRUN \\\n#\n b\n",
 	} {
 		f.Add(text)
 	}
@@ -109,7 +113,8 @@ func FuzzDockerfile(f *testing.F) {
 				if step.Line < 1 || step.Line > lines {
 					t.Errorf("a step of line %d of %d", step.Line, lines)
 				}
-				if c, ok := step.Op.(*plan.Copy); ok && (c.From.Stage > i || !strings.HasPrefix(c.Target, "/")) {
+				if c, ok := step.Op.(*plan.Copy); ok && (c.From.Stage > i ||
+					!strings.HasPrefix(c.Target, "/")) {
 					t.Errorf("stage %d copies from stage %d to %q", i+1, c.From.Stage, c.Target)
 				}
 				if r, ok := step.Op.(*plan.Run); ok && len(r.Args) == 0 {

@@ -169,7 +169,8 @@ func (p *planner) expandBases() error {
 			return err
 		}
 		if name == "" {
-			return hinted(lineError(carrel.Invalid, line, "FROM %s is empty after its variables are filled in", s.BaseName),
+			return hinted(lineError(carrel.Invalid, line,
+				"FROM %s is empty after its variables are filled in", s.BaseName),
 				"give the ARG a default above the first FROM, or use --build-arg")
 		}
 		if p.bases[i], err = p.source(name, i); err != nil {
@@ -236,7 +237,8 @@ func (p *planner) copySource(name string, from, line int) (plan.Source, error) {
 		case n == from:
 			return plan.Source{}, lineError(carrel.Invalid, line, "--from=%s is this stage itself", name)
 		}
-		return plan.Source{}, lineError(carrel.Invalid, line, "--from=%s: there is no stage %d above this one", name, n)
+		return plan.Source{}, lineError(carrel.Invalid, line,
+			"--from=%s: there is no stage %d above this one", name, n)
 	}
 	for i := from; i < len(p.tree.stages); i++ {
 		s := p.tree.stages[i].Name
@@ -246,12 +248,14 @@ func (p *planner) copySource(name string, from, line int) (plan.Source, error) {
 		if _, earlier := instructions.HasStage(p.tree.stages[:from], name); earlier {
 			break
 		}
-		return plan.Source{}, hinted(lineError(carrel.Invalid, line, "--from=%s: stage %s is not above this one", name, s),
+		return plan.Source{}, hinted(lineError(carrel.Invalid, line,
+			"--from=%s: stage %s is not above this one", name, s),
 			"move the stage up")
 	}
 	src, err := p.source(name, from)
 	if err != nil {
-		return plan.Source{}, hinted(lineError(carrel.Invalid, line, "--from=%s: %v", name, err), carrel.HintOf(err))
+		return plan.Source{}, hinted(lineError(carrel.Invalid, line, "--from=%s: %v", name, err),
+			carrel.HintOf(err))
 	}
 	if src.Scratch {
 		return plan.Source{}, lineError(carrel.Invalid, line, "--from=scratch: scratch has no files")
@@ -364,7 +368,8 @@ func (p *planner) checkPlatform(stage int) error {
 	if s.Platform == "" || platformOf(s.Platform) == p.platform {
 		return nil
 	}
-	return hinted(lineError(carrel.Unsupported, lineOf(s.Location), "FROM --platform=%s: this machine builds and runs %s only",
+	return hinted(lineError(carrel.Unsupported, lineOf(s.Location),
+		"FROM --platform=%s: this machine builds and runs %s only",
 		s.Platform, p.platform), "remove --platform, or build on a machine of that kind")
 }
 
@@ -410,12 +415,14 @@ func baseError(line int, key baseKey, err error) error {
 		name = TemplatePrefix + key.template
 	}
 	where := &located{line: line, text: fmt.Sprintf("FROM %s: %v", name, err), cause: err}
-	return &carrel.Error{Op: "Dockerfile", Kind: carrel.KindOf(err), Err: where, Hint: carrel.HintOf(err)}
+	return &carrel.Error{Op: "Dockerfile", Kind: carrel.KindOf(err), Err: where,
+		Hint: carrel.HintOf(err)}
 }
 
 // ignoredArg reports whether an argument needs no ARG: tools set it, or every RUN gets it.
 func ignoredArg(name string) bool {
-	return strings.HasPrefix(name, "BUILDKIT_") || name == "SOURCE_DATE_EPOCH" || slices.Contains(proxyArgs, name)
+	return strings.HasPrefix(name, "BUILDKIT_") || name == "SOURCE_DATE_EPOCH" ||
+		slices.Contains(proxyArgs, name)
 }
 
 // warnUnusedArgs names the arguments that no ARG asks for: usually a slip of the pen.

@@ -16,7 +16,8 @@ import (
 // bases are what the tests' images look like.
 var bases = map[string]plan.Config{
 	"debian": {Env: []plan.Variable{{Name: "PATH", Value: "/usr/bin:/bin"}}, Cmd: []string{"bash"}},
-	"node": {Env: []plan.Variable{{Name: "PATH", Value: "/usr/bin"}, {Name: "NODE_VERSION", Value: "22"}}, User: "node", Workdir: "/app",
+	"node": {Env: []plan.Variable{{Name: "PATH", Value: "/usr/bin"},
+		{Name: "NODE_VERSION", Value: "22"}}, User: "node", Workdir: "/app",
 		Entrypoint: []string{"docker-entrypoint.sh"}, Cmd: []string{"node"}},
 	"redis":   {Cmd: []string{"redis-server"}},
 	"trigger": {OnBuild: []string{"COPY . /src", "RUN make"}},
@@ -32,7 +33,8 @@ func resolve(_ context.Context, s plan.Source) (plan.Config, error) {
 	}
 	c, ok := bases[name]
 	if !ok {
-		return plan.Config{}, &carrel.Error{Kind: carrel.NotFound, Err: errors.New("no such image"), Hint: "spell it right"}
+		return plan.Config{}, &carrel.Error{Kind: carrel.NotFound, Err: errors.New("no such image"),
+			Hint: "spell it right"}
 	}
 	return c, nil
 }
@@ -79,7 +81,9 @@ func op(o plan.Op) string {
 		}
 		for _, m := range o.Mounts {
 			m := m
-			text += fmt.Sprintf(" [%s id=%s target=%s env=%s from=%s path=%s mode=%o %d:%d ro=%v required=%v size=%d %s]", m.Kind, m.ID, m.Target,
+			text += fmt.Sprintf(
+				" [%s id=%s target=%s env=%s from=%s path=%s mode=%o %d:%d ro=%v required=%v size=%d %s]",
+				m.Kind, m.ID, m.Target,
 				m.Env, source(m.From), m.Path, m.Mode, m.UID, m.GID, m.ReadOnly, m.Required, m.Size, m.Sharing)
 		}
 		if o.Offline {
@@ -87,8 +91,11 @@ func op(o plan.Op) string {
 		}
 		return text
 	case *plan.Copy:
-		return fmt.Sprintf("copy %s %q %q %q to %s owner=%s mode=%s unpack=%v,%v parents=%v exclude=%q link=%v sum=%s", source(o.From),
-			o.Paths, o.URLs, o.Inline, o.Target, o.Owner, o.Mode, o.Unpack, o.UnpackURLs, o.Parents, o.Exclude, o.Link, o.Checksum)
+		return fmt.Sprintf(
+			"copy %s %q %q %q to %s owner=%s mode=%s unpack=%v,%v parents=%v exclude=%q link=%v sum=%s",
+			source(o.From),
+			o.Paths, o.URLs, o.Inline, o.Target, o.Owner, o.Mode, o.Unpack, o.UnpackURLs, o.Parents,
+			o.Exclude, o.Link, o.Checksum)
 	case *plan.Workdir:
 		return "workdir " + o.Path + " " + o.Owner
 	}
@@ -103,31 +110,37 @@ func TestPlan(t *testing.T) {
 		name, text, want string
 		options          dockerfile.Options
 	}{
-		{name: "shell and exec form", text: "FROM debian\nRUN echo $HOME\nRUN [\"echo\", \"$HOME\"]\nSHELL [\"/bin/bash\",\"-ec\"]\nRUN a \\\n  && b\n",
+		{name: "shell and exec form",
+			text: "FROM debian\nRUN echo $HOME\nRUN [\"echo\", \"$HOME\"]\nSHELL [\"/bin/bash\",\"-ec\"]\nRUN a \\\n  && b\n",
 			want: `stage 1  line 1 from debian *
 2 run ["/bin/sh" "-c" "echo $HOME"]
 3 run ["echo" "$HOME"]
 4 config
 5 run ["/bin/bash" "-ec" "a   && b"]
 `},
-		{name: "arguments", text: "ARG V=1\nARG W=${V}2\nFROM debian\nARG V\nARG W=local\nARG X Y=$V-$X\nENV W=env\nRUN x\n",
+		{name: "arguments",
+			text:    "ARG V=1\nARG W=${V}2\nFROM debian\nARG V\nARG W=local\nARG X Y=$V-$X\nENV W=env\nRUN x\n",
 			options: dockerfile.Options{Args: map[string]string{"X": "given"}},
 			want: `stage 1  line 3 from debian *
 7 config
 8 run ["/bin/sh" "-c" "x"] V=1 X=given Y=1-given
 `},
-		{name: "an argument in FROM", text: "ARG BASE=ubuntu\nFROM ${BASE}\n", options: dockerfile.Options{Args: map[string]string{"BASE": "debian"}},
-			want: "stage 1  line 2 from debian *\n"},
-		{name: "the platform's arguments", text: "FROM --platform=$BUILDPLATFORM debian\nARG TARGETARCH\nRUN x\n",
+		{name: "an argument in FROM", text: "ARG BASE=ubuntu\nFROM ${BASE}\n",
+			options: dockerfile.Options{Args: map[string]string{"BASE": "debian"}},
+			want:    "stage 1  line 2 from debian *\n"},
+		{name: "the platform's arguments",
+			text:    "FROM --platform=$BUILDPLATFORM debian\nARG TARGETARCH\nRUN x\n",
 			options: dockerfile.Options{Platform: "linux/arm64"},
 			want:    "stage 1  line 1 from debian *\n3 run [\"/bin/sh\" \"-c\" \"x\"] TARGETARCH=arm64\n"},
-		{name: "variables of the base", text: "FROM node\nCOPY a $NODE_VERSION/${X:-y}/\nWORKDIR sub\nWORKDIR ../$NODE_VERSION\nCOPY b .\n",
+		{name: "variables of the base",
+			text: "FROM node\nCOPY a $NODE_VERSION/${X:-y}/\nWORKDIR sub\nWORKDIR ../$NODE_VERSION\nCOPY b .\n",
 			want: `stage 1  line 1 from node *
 2 copy context ["a"] [] [] to /app/22/y/` + plain + `
 3 workdir /app/sub node
 4 workdir /app/22 node
 5 copy context ["b"] [] [] to /app/22/` + plain + "\n"},
-		{name: "stages that are needed", text: "FROM debian AS one\nRUN 1\nFROM missing AS two\nRUN 2\nFROM debian AS Three\nCOPY --from=0 /a /b\nFROM three\nCOPY --from=THREE /c /d\nCOPY --from=other:1 /e /f\n",
+		{name: "stages that are needed",
+			text: "FROM debian AS one\nRUN 1\nFROM missing AS two\nRUN 2\nFROM debian AS Three\nCOPY --from=0 /a /b\nFROM three\nCOPY --from=THREE /c /d\nCOPY --from=other:1 /e /f\n",
 			want: `stage 1 one line 1 from debian
 2 run ["/bin/sh" "-c" "1"]
 stage 2 three line 5 from debian
@@ -135,29 +148,37 @@ stage 2 three line 5 from debian
 stage 3  line 7 from stage 2 *
 8 copy stage 2 ["/c"] [] [] to /d` + plain + `
 9 copy other:1 ["/e"] [] [] to /f` + plain + "\n"},
-		{name: "a target", text: "FROM debian AS one\nRUN 1\nFROM missing AS two\n", options: dockerfile.Options{Target: "ONE"},
-			want: "stage 1 one line 1 from debian *\n2 run [\"/bin/sh\" \"-c\" \"1\"]\n"},
+		{name: "a target", text: "FROM debian AS one\nRUN 1\nFROM missing AS two\n",
+			options: dockerfile.Options{Target: "ONE"},
+			want:    "stage 1 one line 1 from debian *\n2 run [\"/bin/sh\" \"-c\" \"1\"]\n"},
 		{name: "a template", text: "FROM template://base\nCOPY a .\n",
-			want: "stage 1  line 1 from template base *\n2 copy context [\"a\"] [] [] to /home/user/" + plain + "\n"},
-		{name: "scripts", text: "FROM debian\nRUN <<EOF\necho $A\nEOF\nRUN <<-X\n\techo\n\tX\nRUN cat <<A <<-'B' >f\n$1\nA\n\t2\nB\nRUN <<EOF\n#!/usr/bin/env python3\nprint(1)\nEOF\n",
+			want: "stage 1  line 1 from template base *\n2 copy context [\"a\"] [] [] to /home/user/" +
+				plain + "\n"},
+		{name: "scripts",
+			text: "FROM debian\nRUN <<EOF\necho $A\nEOF\nRUN <<-X\n\techo\n\tX\nRUN cat <<A <<-'B' >f\n$1\nA\n\t2\nB\nRUN <<EOF\n#!/usr/bin/env python3\nprint(1)\nEOF\n",
 			want: `stage 1  line 1 from debian *
 2 run ["/bin/sh" "-c" "echo $A\n"]
 5 run ["/bin/sh" "-c" "echo\n"]
 8 run ["/bin/sh" "-c" "cat <<A <<-'B' >f\n$1\nA\n\t2\nB"]
 13 run ["/bin/sh" "-c" "f=$(mktemp) && cat >\"$f\" && chmod 700 \"$f\" || exit; \"$f\" </dev/null; s=$?; rm -f \"$f\"; exit $s"] <"#!/usr/bin/env python3\nprint(1)\n"
 `},
-		{name: "files in the file", text: "FROM debian\nARG A=1\nCOPY <<a.txt <<\"b\" c /d/\nA=$A \"q\"\na.txt\nB=$A\nb\n",
+		{name: "files in the file",
+			text: "FROM debian\nARG A=1\nCOPY <<a.txt <<\"b\" c /d/\nA=$A \"q\"\na.txt\nB=$A\nb\n",
 			want: `stage 1  line 1 from debian *
 3 copy context ["c"] [] [{"a.txt" "A=1 \"q\"\n"} {"b" "B=$A\n"}] to /d/` + plain + "\n"},
-		{name: "flags of COPY", text: "FROM debian\nCOPY --chown=1:2 --chmod=u=rwX,go= --link --parents --exclude=*.md --exclude=x a b/ c/\n",
+		{name: "flags of COPY",
+			text: "FROM debian\nCOPY --chown=1:2 --chmod=u=rwX,go= --link --parents --exclude=*.md --exclude=x a b/ c/\n",
 			want: "stage 1  line 1 from debian *\n2 copy context [\"a\" \"b/\"] [] [] to /c/ owner=1:2 mode=u=rwX,go= unpack=false,false parents=true exclude=[\"*.md\" \"x\"] link=true sum=\n"},
-		{name: "ADD", text: "FROM debian\nADD a.tgz /\nADD --unpack=false a.tgz /x\nADD --checksum=sha256:" + strings.Repeat("a", 64) + " https://example.com/a /b\n",
+		{name: "ADD",
+			text: "FROM debian\nADD a.tgz /\nADD --unpack=false a.tgz /x\nADD --checksum=sha256:" +
+				strings.Repeat("a", 64) + " https://example.com/a /b\n",
 			want: `stage 1  line 1 from debian *
 2 copy context ["a.tgz"] [] [] to / owner= mode= unpack=true,false parents=false exclude=[] link=false sum=
 3 copy context ["a.tgz"] [] [] to /x` + plain + `
 4 copy context [] ["https://example.com/a"] [] to /b owner= mode= unpack=true,false parents=false exclude=[] link=false sum=sha256:` + strings.Repeat("a", 64) + "\n"},
-		{name: "mounts", text: "FROM debian AS x\nFROM debian\nARG D=/c\nRUN --mount=type=cache,target=$D,sharing=locked,uid=5,mode=0700 --mount=from=x,source=/s,target=t,rw " +
-			"--mount=type=secret,id=tok --mount=type=secret,id=e,env=E,required --mount=type=tmpfs,target=/t,size=1024 --network=none x\n",
+		{name: "mounts",
+			text: "FROM debian AS x\nFROM debian\nARG D=/c\nRUN --mount=type=cache,target=$D,sharing=locked,uid=5,mode=0700 --mount=from=x,source=/s,target=t,rw " +
+				"--mount=type=secret,id=tok --mount=type=secret,id=e,env=E,required --mount=type=tmpfs,target=/t,size=1024 --network=none x\n",
 			want: `stage 1 x line 1 from debian
 stage 2  line 2 from debian *
 4 run ["/bin/sh" "-c" "x"] D=/c [cache id=/c target=/c env= from=context path= mode=700 5:0 ro=false required=false size=0 locked]` +
@@ -172,7 +193,8 @@ stage 2  line 2 from debian *
 1 run ["/bin/sh" "-c" "make"]
 2 run ["/bin/sh" "-c" "last"]
 `},
-		{name: "ONBUILD within the file, that needs a stage", text: "FROM debian AS first\nFROM loop AS second\nONBUILD RUN child\nFROM second\n",
+		{name: "ONBUILD within the file, that needs a stage",
+			text: "FROM debian AS first\nFROM loop AS second\nONBUILD RUN child\nFROM second\n",
 			want: `stage 1 first line 1 from debian
 stage 2 second line 2 from loop
 2 copy stage 1 ["/a"] [] [] to /b` + plain + `
@@ -228,7 +250,8 @@ EXPOSE 80 8000-8010/UDP 80/tcp
 VOLUME /data /x
 STOPSIGNAL SIGINT
 `, dockerfile.Options{})
-	got := fmt.Sprintf("%v %s %s %v %v %s %v", last(p).Env, last(p).User, last(p).Workdir, last(p).Labels, last(p).Expose, last(p).StopSignal, last(p).Volumes)
+	got := fmt.Sprintf("%v %s %s %v %v %s %v", last(p).Env, last(p).User, last(p).Workdir,
+		last(p).Labels, last(p).Expose, last(p).StopSignal, last(p).Volumes)
 	const want = `[{PATH /opt:/usr/bin} {NODE_VERSION 22} {A 2} {B two words} {C 1}] 1000:1000 /app [{a b} {c d e f}] [80/tcp 8000-8010/udp] SIGINT [/data /x]`
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -236,13 +259,14 @@ STOPSIGNAL SIGINT
 	if first := p.Stages[0].Steps[0].Config.Env; len(first) != 4 || first[2].Value != "1" {
 		t.Errorf("a later step changed the configuration of an earlier one: %v", first)
 	}
-	if env := last(mustPlan(t, "FROM scratch\nLABEL a=b\n", dockerfile.Options{})).Env; len(env) != 1 || !strings.Contains(env[0].Value, "/usr/local/bin") {
+	if env := last(mustPlan(t, "FROM scratch\nLABEL a=b\n", dockerfile.Options{})).Env; len(
+		env) != 1 || !strings.Contains(env[0].Value, "/usr/local/bin") {
 		t.Errorf("a base without PATH gives %v", env)
 	}
 }
 
-// TestStart shows which ENTRYPOINT and CMD become a start command, and how a check of health becomes
-// one of readiness.
+// TestStart shows which ENTRYPOINT and CMD become a start command, and how a check of health
+// becomes one of readiness.
 func TestStart(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"FROM node\n", ""}, // its prompt
@@ -267,7 +291,8 @@ func TestStart(t *testing.T) {
 		{"FROM debian\nCMD sleep 1 && serve\n", "/bin/sh -c sleep 1 && serve"},
 	} {
 		end := last(mustPlan(t, c.text, dockerfile.Options{}))
-		if got := strings.Join(append(end.Entrypoint, end.Cmd...), " "); got != c.want || end.Start != "" {
+		if got := strings.Join(append(end.Entrypoint, end.Cmd...), " "); got != c.want ||
+			end.Start != "" {
 			t.Errorf("%q: it starts %q, want %q", c.text, got, c.want)
 		}
 	}
@@ -277,7 +302,8 @@ func TestStart(t *testing.T) {
 		{"HEALTHCHECK CMD x\nHEALTHCHECK NONE\nCMD serve\n", "<nil>"},
 		{"HEALTHCHECK CMD x\n", "<nil>"}, // nothing starts
 	} {
-		if got := fmt.Sprint(last(mustPlan(t, "FROM debian\n"+c.text, dockerfile.Options{})).Ready); got != c.want {
+		if got := fmt.Sprint(last(mustPlan(t, "FROM debian\n"+c.text,
+			dockerfile.Options{})).Ready); got != c.want {
 			t.Errorf("%q: ready %s, want %s", c.text, got, c.want)
 		}
 	}
@@ -303,32 +329,47 @@ func TestRefusals(t *testing.T) {
 		{"no FROM", "ARG A\n", carrel.Invalid, "no FROM", "FROM"},
 		{"a zero byte", "FROM debian\nRUN a\x00b\n", carrel.Invalid, "line 2", ""},
 		{"another text", "FROM debian\nRUN a\xff\n", carrel.Invalid, "line 2", ""},
-		{"an unknown word", "FROM debian\nFOO x\n", carrel.Invalid, "line 2: unknown instruction: FOO", ""},
-		{"an unknown flag", "FROM debian\n\nRUN --foo x\n", carrel.Invalid, "line 3: unknown flag: --foo", ""},
-		{"an open heredoc", "FROM debian\nRUN <<EOF\nx\n", carrel.Invalid, "line 2: unterminated heredoc", ""},
-		{"another frontend", "# syntax=example.com/other:1\nFROM debian\n", carrel.Unsupported, "line 1", "docker/dockerfile"},
+		{"an unknown word", "FROM debian\nFOO x\n", carrel.Invalid, "line 2: unknown instruction: FOO",
+			""},
+		{"an unknown flag", "FROM debian\n\nRUN --foo x\n", carrel.Invalid, "line 3: unknown flag: --foo",
+			""},
+		{"an open heredoc", "FROM debian\nRUN <<EOF\nx\n", carrel.Invalid, "line 2: unterminated heredoc",
+			""},
+		{"another frontend", "# syntax=example.com/other:1\nFROM debian\n", carrel.Unsupported, "line 1",
+			"docker/dockerfile"},
 		{"RUN of nothing", "FROM debian\nRUN\n", carrel.Invalid, "line 2", ""},
 		{"ssh", "FROM debian\nRUN --mount=type=ssh x\n", carrel.Unsupported, "line 2", "secret"},
-		{"this machine's network", "FROM debian\nRUN --network=host x\n", carrel.Unsupported, "line 2", "--allow"},
+		{"this machine's network", "FROM debian\nRUN --network=host x\n", carrel.Unsupported, "line 2",
+			"--allow"},
 		{"no sandbox", "FROM debian\nRUN --security=insecure x\n", carrel.Unsupported, "line 2", ""},
-		{"another platform", "FROM debian\nFROM --platform=" + other + " debian\n", carrel.Unsupported, "line 2", "--platform"},
-		{"an unknown base", "FROM nothing\n", carrel.NotFound, "line 1: FROM nothing: no such image", "spell it right"},
+		{"another platform", "FROM debian\nFROM --platform=" + other + " debian\n", carrel.Unsupported,
+			"line 2", "--platform"},
+		{"an unknown base", "FROM nothing\n", carrel.NotFound, "line 1: FROM nothing: no such image",
+			"spell it right"},
 		{"an empty base", "ARG A\nFROM $A\n", carrel.Invalid, "line 2", "--build-arg"},
 		{"a wrong template", "FROM template://..//\n", carrel.Invalid, "line 1", ""},
-		{"a later stage", "FROM debian AS a\nCOPY --from=b x y\nFROM debian AS b\nFROM a\n", carrel.Invalid, "line 2", "move the stage up"},
+		{"a later stage", "FROM debian AS a\nCOPY --from=b x y\nFROM debian AS b\nFROM a\n",
+			carrel.Invalid, "line 2", "move the stage up"},
 		{"itself", "FROM debian AS a\nCOPY --from=0 x y\n", carrel.Invalid, "line 2", ""},
 		{"a stage that is not there", "FROM debian\nCOPY --from=7 x y\n", carrel.Invalid, "line 2", ""},
-		{"several to one", "FROM debian\nCOPY a b c\n", carrel.Invalid, "line 2", "end the target with /"},
+		{"several to one", "FROM debian\nCOPY a b c\n", carrel.Invalid, "line 2",
+			"end the target with /"},
 		{"a wrong mode", "FROM debian\nCOPY --chmod=999 a b\n", carrel.Invalid, "line 2", "755"},
-		{"a repository", "FROM debian\nADD https://example.com/a.git#main /x\n", carrel.Unsupported, "line 2", "git clone"},
-		{"a wrong checksum", "FROM debian\nADD --checksum=md5:1 https://example.com/a /x\n", carrel.Invalid, "line 2", ""},
-		{"a checksum of a local file", "FROM debian\nADD --checksum=sha256:" + strings.Repeat("0", 64) + " a /x\n", carrel.Invalid, "line 2", ""},
+		{"a repository", "FROM debian\nADD https://example.com/a.git#main /x\n", carrel.Unsupported,
+			"line 2", "git clone"},
+		{"a wrong checksum", "FROM debian\nADD --checksum=md5:1 https://example.com/a /x\n",
+			carrel.Invalid, "line 2", ""},
+		{"a checksum of a local file", "FROM debian\nADD --checksum=sha256:" + strings.Repeat("0", 64) +
+			" a /x\n", carrel.Invalid, "line 2", ""},
 		{"an empty directory", "FROM debian\nWORKDIR $X\n", carrel.Invalid, "line 2", ""},
 		{"a wrong port", "FROM debian\nEXPOSE 70000\n", carrel.Invalid, "line 2", "65535"},
 		{"a wrong ONBUILD", "FROM evil\n", carrel.Invalid, "line 1: ONBUILD FROM other of the base", ""},
-		{"a variable that must be set", "FROM debian\nCOPY a ${X:?say where}\n", carrel.Invalid, "line 2", ""},
-		{"a mount without a target", "FROM debian\nRUN --mount=type=cache x\n", carrel.Invalid, "line 2", ""},
-		{"a mount over everything", "FROM debian\nRUN --mount=type=tmpfs,target=/ x\n", carrel.Invalid, "line 2", ""},
+		{"a variable that must be set", "FROM debian\nCOPY a ${X:?say where}\n", carrel.Invalid, "line 2",
+			""},
+		{"a mount without a target", "FROM debian\nRUN --mount=type=cache x\n", carrel.Invalid, "line 2",
+			""},
+		{"a mount over everything", "FROM debian\nRUN --mount=type=tmpfs,target=/ x\n", carrel.Invalid,
+			"line 2", ""},
 		{"a word that grows", long, carrel.Exhausted, "line 1", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -336,7 +377,8 @@ func TestRefusals(t *testing.T) {
 			if err == nil {
 				_, err = f.Plan(t.Context(), dockerfile.Options{}, resolve)
 			}
-			if carrel.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.want) || !strings.Contains(carrel.HintOf(err), c.hint) {
+			if carrel.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.want) ||
+				!strings.Contains(carrel.HintOf(err), c.hint) {
 				t.Errorf("got %v (%s; hint: %s)", err, carrel.KindOf(err), carrel.HintOf(err))
 			}
 		})
@@ -345,7 +387,8 @@ func TestRefusals(t *testing.T) {
 
 // TestWarnings shows the advice that a build prints.
 func TestWarnings(t *testing.T) {
-	f, err := dockerfile.Parse("FROM debian AS Big\nMAINTAINER x\nRUN echo \\\n\n a\nCOPY $NOPE/a /b\nCMD serve\n")
+	f, err := dockerfile.Parse(
+		"FROM debian AS Big\nMAINTAINER x\nRUN echo \\\n\n a\nCOPY $NOPE/a /b\nCMD serve\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,13 +396,15 @@ func TestWarnings(t *testing.T) {
 	for _, w := range f.Warnings() {
 		all = append(all, w.String())
 	}
-	_, err = f.Plan(t.Context(), dockerfile.Options{Args: map[string]string{"UNUSED": "1", "HTTP_PROXY": "x"},
+	_, err = f.Plan(t.Context(), dockerfile.Options{Args: map[string]string{"UNUSED": "1",
+		"HTTP_PROXY": "x"},
 		Warn: func(w dockerfile.Warning) { all = append(all, w.String()) }}, resolve)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := strings.Join(all, "\n")
-	for _, want := range []string{"line 1: ", "line 2: ", "line 6: no variable NOPE", "no ARG UNUSED"} {
+	for _, want := range []string{"line 1: ", "line 2: ", "line 6: no variable NOPE",
+		"no ARG UNUSED"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no warning %q in\n%s", want, text)
 		}

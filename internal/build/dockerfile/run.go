@@ -51,11 +51,13 @@ func checkRun(c *instructions.RunCommand, line int) error {
 		return lineError(carrel.Invalid, line, "RUN names no command")
 	}
 	if instructions.GetNetwork(c) == instructions.NetworkHost {
-		return hinted(lineError(carrel.Unsupported, line, "RUN --network=host: a step has no part in this machine's network"),
+		return hinted(lineError(carrel.Unsupported, line,
+			"RUN --network=host: a step has no part in this machine's network"),
 			"remove it: a step reaches what the build's policy allows, see --allow")
 	}
 	if mode := instructions.GetSecurity(c); mode != "" && mode != instructions.SecuritySandbox {
-		return hinted(lineError(carrel.Unsupported, line, "RUN --security=%s: no step leaves its sandbox", mode),
+		return hinted(lineError(carrel.Unsupported, line, "RUN --security=%s: no step leaves its sandbox",
+			mode),
 			"remove it: a step is root in a sandbox of its own")
 	}
 	if len(instructions.GetDevices(c)) > 0 {
@@ -78,14 +80,15 @@ func (s *stage) runCommand(c *instructions.RunCommand, line int) (plan.Op, error
 	return run, nil
 }
 
-// runArgs returns the arguments and the input of a RUN. The shell reads heredocs itself, but for one
-// that is the whole command: that one is a script.
+// runArgs returns the arguments and the input of a RUN. The shell reads heredocs itself, but for
+// one that is the whole command: that one is a script.
 func (s *stage) runArgs(c *instructions.RunCommand) (args []string, stdin string) {
 	if len(c.Files) == 0 || !c.PrependShell {
 		return s.commandLine(c.ShellDependantCmdLine), ""
 	}
 	text := strings.Join(c.CmdLine, " ")
-	if doc, err := parser.ParseHeredoc(strings.TrimSpace(text)); err == nil && doc != nil && len(c.Files) == 1 {
+	if doc, err := parser.ParseHeredoc(strings.TrimSpace(text)); err == nil && doc != nil &&
+		len(c.Files) == 1 {
 		script := c.Files[0].Data
 		if c.Files[0].Chomp {
 			script = parser.ChompHeredocContent(script)
@@ -133,7 +136,8 @@ func (s *stage) mount(m *instructions.Mount, line int) (plan.Mount, error) {
 			continue
 		}
 		if *id.from > 1<<32-2 {
-			return plan.Mount{}, lineError(carrel.Invalid, line, "RUN --mount: %d is no user or group", *id.from)
+			return plan.Mount{}, lineError(carrel.Invalid, line, "RUN --mount: %d is no user or group",
+				*id.from)
 		}
 		*id.to = uint32(*id.from)
 	}
@@ -166,13 +170,16 @@ func (s *stage) mount(m *instructions.Mount, line int) (plan.Mount, error) {
 		out.Kind, out.ID = plan.MountSecret, m.CacheID
 		return secretMount(out, m, line)
 	case instructions.MountTypeSSH:
-		return plan.Mount{}, hinted(lineError(carrel.Unsupported, line, "RUN --mount=type=ssh: no agent is forwarded into a build"),
+		return plan.Mount{}, hinted(lineError(carrel.Unsupported, line,
+			"RUN --mount=type=ssh: no agent is forwarded into a build"),
 			"use a token: RUN --mount=type=secret,id=NAME and --secret id=NAME,src=FILE")
 	default:
-		return plan.Mount{}, lineError(carrel.Unsupported, line, "RUN --mount=type=%s can't be mounted", m.Type)
+		return plan.Mount{}, lineError(carrel.Unsupported, line, "RUN --mount=type=%s can't be mounted",
+			m.Type)
 	}
 	if out.Target == "" {
-		return plan.Mount{}, lineError(carrel.Invalid, line, "RUN --mount=type=%s needs a target that is not /", m.Type)
+		return plan.Mount{}, lineError(carrel.Invalid, line,
+			"RUN --mount=type=%s needs a target that is not /", m.Type)
 	}
 	return out, nil
 }
@@ -187,7 +194,8 @@ func secretMount(out plan.Mount, m *instructions.Mount, line int) (plan.Mount, e
 		out.ID = path.Base(out.Target)
 	}
 	if out.ID == "" {
-		return plan.Mount{}, hinted(lineError(carrel.Invalid, line, "RUN --mount=type=secret names no secret"),
+		return plan.Mount{}, hinted(lineError(carrel.Invalid, line,
+			"RUN --mount=type=secret names no secret"),
 			"write id=NAME, and give it with --secret id=NAME,src=FILE")
 	}
 	switch {
@@ -206,7 +214,8 @@ func secretMount(out plan.Mount, m *instructions.Mount, line int) (plan.Mount, e
 // that the plan does not have.
 func (s *stage) ready(src plan.Source, name string, line int) (plan.Source, error) {
 	if src.Stage > 0 && !s.planner.needed[src.Stage-1] {
-		return plan.Source{}, lineError(carrel.Unsupported, line, "--from=%s: this stage is not made before this line", name)
+		return plan.Source{}, lineError(carrel.Unsupported, line,
+			"--from=%s: this stage is not made before this line", name)
 	}
 	return s.planner.inPlan(src), nil
 }

@@ -118,7 +118,8 @@ func (s *stage) run() error {
 			err = checkCommand(c)
 		}
 		if err != nil {
-			return hinted(lineError(carrel.Invalid, s.out.Line, "ONBUILD %s of the base: %v", sourceText(text), err),
+			return hinted(lineError(carrel.Invalid, s.out.Line, "ONBUILD %s of the base: %v",
+				sourceText(text), err),
 				carrel.HintOf(err))
 		}
 		if err := s.do(c, s.out.Line, "ONBUILD "+text); err != nil {
@@ -263,10 +264,12 @@ func (s *stage) expand(c instructions.Command, line int) error {
 				return "", err
 			}
 			for name := range result.Unmatched {
-				s.planner.options.Warn(Warning{Line: line, Text: fmt.Sprintf("no variable %s is set here: it is left empty", name)})
+				s.planner.options.Warn(Warning{Line: line,
+					Text: fmt.Sprintf("no variable %s is set here: it is left empty", name)})
 			}
 			if total += len(result.Result); total > maxWordBytes {
-				return "", fmt.Errorf("it is longer than %d bytes once its variables are filled in", maxWordBytes)
+				return "", fmt.Errorf("it is longer than %d bytes once its variables are filled in",
+					maxWordBytes)
 			}
 			return result.Result, nil
 		}

@@ -74,10 +74,12 @@ var prompts = regexp.MustCompile(`^(sh|bash|ash|dash|zsh|ksh|fish|csh|tcsh|busyb
 var promptFlags = regexp.MustCompile(`^(-[ila]+|--login|--interactive|--no-save|--vanilla|-)$`)
 
 // keepAlive are commands that do nothing for ever. A sandbox needs none to stay.
-var keepAlive = regexp.MustCompile(`^(exec\s+)?((\S*/)?sleep\s+(infinity|inf|\d+[smhd]?)|(\S*/)?tail\s+-[fF]\s+/dev/null|:|(\S*/)?true)\s*;?$`)
+var keepAlive = regexp.MustCompile(
+	`^(exec\s+)?((\S*/)?sleep\s+(infinity|inf|\d+[smhd]?)|(\S*/)?tail\s+-[fF]\s+/dev/null|:|(\S*/)?true)\s*;?$`)
 
 // inits are programs that start the program in their arguments.
-var inits = regexp.MustCompile(`^(tini|tini-static|dumb-init|catatonit|docker-entrypoint\.sh|docker-php-entrypoint)$`)
+var inits = regexp.MustCompile(
+	`^(tini|tini-static|dumb-init|catatonit|docker-entrypoint\.sh|docker-php-entrypoint)$`)
 
 // onlyPrompt reports whether a command does nothing by itself.
 func onlyPrompt(args []string) bool {
@@ -110,7 +112,8 @@ func onlyPrompt(args []string) bool {
 	return true
 }
 
-// shellLine returns the line of a command that a shell runs: of [/bin/sh -c "npm start"], npm start.
+// shellLine returns the line of a command that a shell runs: of [/bin/sh -c "npm start"], npm
+// start.
 func shellLine(args []string) (string, bool) {
 	if len(args) != 3 || args[1] != "-c" {
 		return "", false

@@ -86,7 +86,8 @@ func expandWord(lex *shell.Lex, word string, env shell.EnvGetter, line int) (str
 		return "", lineError(carrel.Invalid, line, "%v", err)
 	}
 	if len(out) > maxWordBytes {
-		return "", lineError(carrel.Exhausted, line, "a word is longer than %d bytes once its variables are filled in", maxWordBytes)
+		return "", lineError(carrel.Exhausted, line,
+			"a word is longer than %d bytes once its variables are filled in", maxWordBytes)
 	}
 	return out, nil
 }

@@ -33,7 +33,8 @@ func (in *Instance) call(ctx context.Context, method string, arg, result any) er
 	conn, err := dialControl(in.rec.Sock)
 	if noFiles(err) {
 		// The sentry is well.
-		return &carrel.Error{Kind: carrel.Exhausted, Field: shortage.Files, Err: err, Hint: shortage.HintFiles}
+		return &carrel.Error{Kind: carrel.Exhausted, Field: shortage.Files, Err: err,
+			Hint: shortage.HintFiles}
 	}
 	if err != nil {
 		return in.lost(ctx, err)
@@ -61,7 +62,8 @@ func (in *Instance) call(ctx context.Context, method string, arg, result any) er
 	case !isNoSpace(err):
 		// The rest is the sentry's stack, which helps no caller.
 		if line, rest, long := strings.Cut(remote.Message, "\n"); long {
-			in.d.log.Error("a sentry refused a command", "sandbox", in.rec.ID, "method", method, "err", line, "more", rest)
+			in.d.log.Error("a sentry refused a command", "sandbox", in.rec.ID, "method", method, "err", line,
+				"more", rest)
 			return urpc.RemoteError{Message: line}
 		}
 	}
@@ -125,7 +127,8 @@ func (in *Instance) wrap(op string, err error) error {
 		out.Kind = carrel.Unavailable
 	case isNoSpace(err):
 		// A sentry answers with its stack: a person needs one line.
-		out.Kind, out.Hint, out.Err = carrel.Exhausted, "free space on the host's disk", errors.New("the host's disk has no room left")
+		out.Kind, out.Hint, out.Err = carrel.Exhausted, "free space on the host's disk",
+			errors.New("the host's disk has no room left")
 	}
 	return out
 }
@@ -133,7 +136,8 @@ func (in *Instance) wrap(op string, err error) error {
 // noFiles reports whether this process had no descriptor left. Not every error on the way to a
 // sentry keeps its cause, so noFiles reads the text.
 func noFiles(err error) bool {
-	return err != nil && (strings.Contains(err.Error(), syscall.EMFILE.Error()) || strings.Contains(err.Error(), syscall.ENFILE.Error()))
+	return err != nil && (strings.Contains(err.Error(), syscall.EMFILE.Error()) ||
+		strings.Contains(err.Error(), syscall.ENFILE.Error()))
 }
 
 // isNoSpace reports whether a disk was full. A sentry's answer is only a text, so isNoSpace has to

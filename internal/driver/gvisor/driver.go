@@ -77,9 +77,11 @@ func New(opts Options) (*Driver, error) {
 	kernels, err := openKernels(opts.Kernels)
 	if err != nil {
 		program.close()
-		return nil, &carrel.Error{Op: op, Kind: carrel.Internal, Err: errors.Join(fmt.Errorf("the kept builds: %w", err), groups.Close())}
+		return nil, &carrel.Error{Op: op, Kind: carrel.Internal,
+			Err: errors.Join(fmt.Errorf("the kept builds: %w", err), groups.Close())}
 	}
-	d := &Driver{kernels: kernels, opts: opts, log: opts.Log, program: program, root: os.Geteuid() == 0 && hasUIDs(), groups: groups, links: opts.Links(name)}
+	d := &Driver{kernels: kernels, opts: opts, log: opts.Log, program: program,
+		root: os.Geteuid() == 0 && hasUIDs(), groups: groups, links: opts.Links(name)}
 	d.spawner.get(d) // before the daemon is big
 	d.uids.fixed = !d.root
 	d.blanks.d, d.blanks.want, d.blanks.all = d, opts.Blanks, map[*blank]struct{}{}

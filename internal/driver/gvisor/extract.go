@@ -33,7 +33,8 @@ type work struct {
 }
 
 // startConfined starts a part that reads a sentry's files, under the limits of a sandbox.
-func (d *Driver) startConfined(p *program, name string, limits carrel.Limits, files []*os.File) (*work, error) {
+func (d *Driver) startConfined(p *program, name string, limits carrel.Limits,
+	files []*os.File) (*work, error) {
 	id := carrel.NewID() // an ID of its own: the snapshot's sandbox may be alive
 	group, err := d.groups.Create(string(id), cgroup.Limits{
 		Memory: int64(max(limits.MemoryMB, confinedMB)) << 20, CPUs: limits.CPUs, Pids: hostTasks(bounds.MinPids),
@@ -92,7 +93,8 @@ func (l *limitedWriter) Write(b []byte) (int, error) {
 
 // runExtract makes a snapshot of files from one with memory, and writes it to out. k is the kernel
 // that saved the memory.
-func (d *Driver) runExtract(ctx context.Context, k *sentryBuild, limits carrel.Limits, memory, images, out []*os.File) error {
+func (d *Driver) runExtract(ctx context.Context, k *sentryBuild, limits carrel.Limits, memory,
+	images, out []*os.File) error {
 	manifest, tree, meta, pages := out[0], out[1], out[2], out[3]
 	w, err := d.startConfined(k.program, extractName, limits,
 		[]*os.File{memory[0], memory[1], images[0], images[1], memory[2], manifest, tree, meta, pages})
@@ -110,7 +112,8 @@ func (d *Driver) runExtract(ctx context.Context, k *sentryBuild, limits carrel.L
 
 // extract makes a snapshot of files from one with memory, in files without names. It does not copy
 // the contents of files: they stay in the old pages file.
-func (d *Driver) extract(ctx context.Context, s *saved, info driver.SnapshotInfo, spec driver.Spec) (*saved, error) {
+func (d *Driver) extract(ctx context.Context, s *saved, info driver.SnapshotInfo,
+	spec driver.Spec) (*saved, error) {
 	k, err := d.kernelOf(info.Build)
 	if err != nil {
 		return nil, err

@@ -48,7 +48,8 @@ func (in *Instance) Thaw(ctx context.Context) error {
 // Linux does not.
 func (in *Instance) Rouse(ctx context.Context) error {
 	return in.wrap("rouse the guest", in.call(ctx, boot.ContMgrSignal,
-		&boot.SignalArgs{CID: string(in.rec.ID), Signo: int32(unix.SIGCONT), Mode: boot.DeliverToProcess}, nil))
+		&boot.SignalArgs{CID: string(in.rec.ID), Signo: int32(unix.SIGCONT), Mode: boot.DeliverToProcess},
+		nil))
 }
 
 // setIce calls method of the sentry unless the sandbox is in the wanted state already.

@@ -59,8 +59,10 @@ func (d *Driver) newInstance(l *launch) *Instance {
 	in := &Instance{
 		d: d, group: l.group, guestLog: l.guestLog, ice: iceThawed,
 		rec: record{
-			Record: d.opts.NewRecord(recordVersion, l.spec, d.links.Name(l.spec.ID), l.pid, l.group), UID: l.uid, Sock: l.sock,
-			Build: l.made.kernel.name, Control: controlVersion, Files: filesBuild, Root: l.made.root, Guest: l.made.guest, Inside: l.inside(),
+			Record: d.opts.NewRecord(recordVersion, l.spec, d.links.Name(l.spec.ID), l.pid, l.group),
+			UID:    l.uid, Sock: l.sock,
+			Build: l.made.kernel.name, Control: controlVersion, Files: filesBuild, Root: l.made.root,
+			Guest: l.made.guest, Inside: l.inside(),
 			Images: []string{l.spec.Root.Image, l.spec.Guest},
 		},
 	}

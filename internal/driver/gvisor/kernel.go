@@ -23,9 +23,9 @@ import (
 // sentry gets the settings that its own build gave it.
 
 // controlVersion is the version of all that a daemon and a sentry must agree on: the sentry's
-// arguments and descriptors, the parts extractPart and tarPart, and the calls on the control socket.
-// A sandbox of another version can't be controlled, and a kept build of another version can't be
-// started. Change it only when an old sentry would misunderstand a new daemon.
+// arguments and descriptors, the parts extractPart and tarPart, and the calls on the control
+// socket. A sandbox of another version can't be controlled, and a kept build of another version
+// can't be started. Change it only when an old sentry would misunderstand a new daemon.
 const controlVersion = 1
 
 // mark is part of a build's name. The linker sets it in tests, for builds that differ in nothing
@@ -123,7 +123,8 @@ func (d *Driver) kernelOf(build string) (*sentryBuild, error) {
 	k := &sentryBuild{name: build}
 	var told settings
 	if err := json.Unmarshal(facts.Driver, &told); err != nil || len(told.Spec) == 0 {
-		return nil, &carrel.Error{Kind: carrel.Invalid, Err: fmt.Errorf("the settings of kept build %q: %w", build, err)}
+		return nil, &carrel.Error{Kind: carrel.Invalid,
+			Err: fmt.Errorf("the settings of kept build %q: %w", build, err)}
 	}
 	k.flags, k.base = told.Flags, told.Spec
 	f, err := d.kernels.store.Unpack(build)
@@ -140,20 +141,23 @@ func (d *Driver) kernelOf(build string) (*sentryBuild, error) {
 
 // hintBuild tells how to get at a snapshot whose build is missing.
 func hintBuild(what string) string {
-	return "start " + what + " on this data directory once, which keeps its kernel here; or go on with the files alone"
+	return "start " + what +
+		" on this data directory once, which keeps its kernel here; or go on with the files alone"
 }
 
 // keptBuild checks that a build of another version can be started here. Error: Unsupported.
 func (d *Driver) keptBuild(build string) (kept.Facts, error) {
 	unsupported := func(hint, format string, args ...any) error {
-		return &carrel.Error{Op: opRestore, Kind: carrel.Unsupported, Err: fmt.Errorf(format, args...), Hint: hint}
+		return &carrel.Error{Op: opRestore, Kind: carrel.Unsupported, Err: fmt.Errorf(format, args...),
+			Hint: hint}
 	}
 	own, err := d.buildName()
 	if err != nil {
 		return kept.Facts{}, &carrel.Error{Op: opRestore, Kind: carrel.Internal, Err: err}
 	}
 	if d.kernels.store == nil {
-		return kept.Facts{}, unsupported(hintBuild("the build that took it"), "the memory was saved by build %q, this is build %q", build, own)
+		return kept.Facts{}, unsupported(hintBuild("the build that took it"),
+			"the memory was saved by build %q, this is build %q", build, own)
 	}
 	facts, err := d.kernels.store.Get(build)
 	switch {
@@ -211,7 +215,8 @@ func (d *Driver) keepProgram(build, carrelVersion, path string, told settings) e
 	if err != nil {
 		return err
 	}
-	return d.kernels.store.Keep(kept.Facts{Name: build, Version: carrelVersion, Control: controlVersion, Driver: more}, f)
+	return d.kernels.store.Keep(kept.Facts{Name: build, Version: carrelVersion,
+		Control: controlVersion, Driver: more}, f)
 }
 
 var (
@@ -244,7 +249,8 @@ func (in *Instance) KeepBuild(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return in.wrap(op, context.Cause(ctx))
 	}
-	return in.wrap(op, in.d.keepProgram(build, "", "/proc/"+strconv.Itoa(in.rec.PID)+"/exe", ownSettings()))
+	return in.wrap(op, in.d.keepProgram(build, "", "/proc/"+strconv.Itoa(in.rec.PID)+"/exe",
+		ownSettings()))
 }
 
 // settingsPart is the part of a build's name that names its settings.
@@ -288,7 +294,9 @@ func (d *Driver) Builds(context.Context) ([]driver.Build, error) {
 		}
 		b := driver.Build{Name: f.Name, Version: f.Version, Kept: true, Used: used[f.Name]}
 		if f.Control != controlVersion {
-			b.Problem = fmt.Sprintf("its kernel speaks version %d of the control protocol, this build version %d", f.Control, controlVersion)
+			b.Problem = fmt.Sprintf(
+				"its kernel speaks version %d of the control protocol, this build version %d", f.Control,
+				controlVersion)
 		}
 		out = append(out, b)
 	}
@@ -333,7 +341,8 @@ func (k *sentryBuild) describe(s driver.Spec, inside carrel.Limits) (*specs.Spec
 	if old.Process != nil {
 		for i, r := range old.Process.Rlimits {
 			if r.Type == "RLIMIT_NPROC" {
-				old.Process.Rlimits[i].Soft, old.Process.Rlimits[i].Hard = uint64(inside.Pids), uint64(inside.Pids)
+				old.Process.Rlimits[i].Soft, old.Process.Rlimits[i].Hard = uint64(inside.Pids),
+					uint64(inside.Pids)
 			}
 		}
 	}

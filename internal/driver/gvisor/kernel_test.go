@@ -24,7 +24,8 @@ func TestNewerControlIsLeftAlone(t *testing.T) {
 	if bytes.Equal(newer, in.Handle()) {
 		t.Fatalf("the handle has no version of the control protocol: %s", in.Handle())
 	}
-	if _, err := d.Recover(t.Context(), newer); carrel.KindOf(err) != carrel.Unsupported || !strings.Contains(err.Error(), "version 99") {
+	if _, err := d.Recover(t.Context(), newer); carrel.KindOf(err) != carrel.Unsupported ||
+		!strings.Contains(err.Error(), "version 99") {
 		t.Errorf("recover: %v", err)
 	}
 	if _, err := in.Stats(t.Context()); err != nil {
@@ -33,12 +34,13 @@ func TestNewerControlIsLeftAlone(t *testing.T) {
 	get(t, in, "/ok")
 }
 
-// TestKeptBuildsOfDriver keeps the driver's own build when it makes a sandbox, lists other ones, and
-// says why it can't start one of another protocol.
+// TestKeptBuildsOfDriver keeps the driver's own build when it makes a sandbox, lists other ones,
+// and says why it can't start one of another protocol.
 func TestKeptBuildsOfDriver(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "kernels")
 	d, err := gvisor.New(gvisor.Options{Kernels: dir,
-		Options: hosted.Options{Root: shortDir(t), Network: testNetwork{}, Keeper: &drivertest.Keeper{}, Executable: images.exe}})
+		Options: hosted.Options{Root: shortDir(t), Network: testNetwork{}, Keeper: &drivertest.Keeper{},
+			Executable: images.exe}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +50,8 @@ func TestKeptBuildsOfDriver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Keep(kept.Facts{Name: "gvisor other", Version: "v9", Control: 99}, strings.NewReader("program")); err != nil {
+	if err := store.Keep(kept.Facts{Name: "gvisor other", Version: "v9", Control: 99},
+		strings.NewReader("program")); err != nil {
 		t.Fatal(err)
 	}
 	in := create(t, d, newSpec(t))
@@ -61,16 +64,19 @@ func TestKeptBuildsOfDriver(t *testing.T) {
 		own, other = all[0], all[1]
 		return own.Kept
 	})
-	if !own.Own || !own.Used || other.Own || other.Used || other.Version != "v9" || !strings.Contains(other.Problem, "version 99") {
+	if !own.Own || !own.Used || other.Own || other.Used || other.Version != "v9" ||
+		!strings.Contains(other.Problem, "version 99") {
 		t.Errorf("%+v, %+v", own, other)
 	}
 	v, _ := driver.As[driver.Versioned](in)
 	if name, mine := v.Build(); name != own.Name || !mine {
 		t.Errorf("the sandbox is of build %q", name)
 	}
-	for build, want := range map[string]string{"gvisor other": "speaks version 99", "gvisor gone": "whose kernel is not kept here"} {
+	for build, want := range map[string]string{"gvisor other": "speaks version 99",
+		"gvisor gone": "whose kernel is not kept here"} {
 		info := driver.SnapshotInfo{Driver: "gvisor", Memory: true, Build: build}
-		if err := d.CanRestore(info, driver.RestoreOptions{}); carrel.KindOf(err) != carrel.Unsupported || !strings.Contains(err.Error(), want) ||
+		if err := d.CanRestore(info, driver.RestoreOptions{}); carrel.KindOf(err) != carrel.Unsupported ||
+			!strings.Contains(err.Error(), want) ||
 			!strings.Contains(err.Error(), build) || carrel.HintOf(err) == "" {
 			t.Errorf("%s: %v (%s)", build, err, carrel.HintOf(err))
 		}

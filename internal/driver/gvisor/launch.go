@@ -300,7 +300,9 @@ func (d *Driver) exec(l *launch, log *os.File) (err error) {
 	if l.paging > 0 {
 		args = append(args, pagesArg+l.pagesText(first))
 	}
-	args = slices.Concat(args, d.flagsOf(k.flags), []string{"boot", "--bundle=/", "--setup-root", "--apply-caps=true"}, l.numbered(first), []string{string(l.spec.ID)})
+	args = slices.Concat(args, d.flagsOf(k.flags),
+		[]string{"boot", "--bundle=/", "--setup-root", "--apply-caps=true"}, l.numbered(first),
+		[]string{string(l.spec.ID)})
 	l.pid, l.pidfd, err = d.startSentry(k, args, l.uid, l.group, files)
 	return err
 }
@@ -318,7 +320,8 @@ func (d *Driver) withFilter(args []string, files []*os.File) ([]string, []*os.Fi
 }
 
 // startSentry starts a sentry. files become its descriptors from 1 on.
-func (d *Driver) startSentry(k *sentryBuild, args []string, uid int, group *cgroup.Group, files []*os.File) (pid int, pidfd *os.File, err error) {
+func (d *Driver) startSentry(k *sentryBuild, args []string, uid int, group *cgroup.Group,
+	files []*os.File) (pid int, pidfd *os.File, err error) {
 	if files, err = k.program.files(files...); err != nil {
 		return 0, nil, err
 	}
@@ -332,7 +335,8 @@ func (d *Driver) startSentry(k *sentryBuild, args []string, uid int, group *cgro
 
 // execSelf starts the process from this one. The more memory this process holds, the longer that
 // takes.
-func (d *Driver) execSelf(k *sentryBuild, r spawn.Request, group *cgroup.Group, files []*os.File) (pid int, pidfd *os.File, err error) {
+func (d *Driver) execSelf(k *sentryBuild, r spawn.Request, group *cgroup.Group,
+	files []*os.File) (pid int, pidfd *os.File, err error) {
 	attr := &os.ProcAttr{Dir: r.Dir, Env: r.Env, Files: files, Sys: &r.Attr}
 	return hosted.Start(k.program.path, r.Args, attr, group, nil)
 }

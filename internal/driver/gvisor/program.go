@@ -75,7 +75,9 @@ func (p *program) whole() error {
 	if now.Size() == p.info.Size() && now.ModTime().Equal(p.info.ModTime()) {
 		return nil
 	}
-	return &carrel.Error{Kind: carrel.Unavailable, Err: fmt.Errorf("the program of sandboxes' kernels, %s, was changed: it may be damaged", p.file.Name()),
+	return &carrel.Error{Kind: carrel.Unavailable,
+		Err: fmt.Errorf("the program of sandboxes' kernels, %s, was changed: it may be damaged",
+			p.file.Name()),
 		Hint: "restart the daemon: it checks the program, and unpacks it again"}
 }
 

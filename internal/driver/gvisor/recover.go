@@ -25,8 +25,11 @@ func (d *Driver) Recover(ctx context.Context, h driver.Handle) (driver.Instance,
 	}
 	rec.follow(d.opts.Follow(&rec.Record))
 	if rec.Control > controlVersion {
-		return nil, &carrel.Error{Op: hosted.OpRecover, Kind: carrel.Unsupported, ID: rec.ID, Hint: "go back to the newer build",
-			Err: fmt.Errorf("its kernel speaks version %d of the control protocol, this build speaks version %d", rec.Control, controlVersion)}
+		return nil, &carrel.Error{Op: hosted.OpRecover, Kind: carrel.Unsupported, ID: rec.ID,
+			Hint: "go back to the newer build",
+			Err: fmt.Errorf(
+				"its kernel speaks version %d of the control protocol, this build speaks version %d",
+				rec.Control, controlVersion)}
 	}
 	d.uids.hold(rec.UID)
 	in := &Instance{d: d, rec: *rec, group: cgroup.Load(rec.Group)}

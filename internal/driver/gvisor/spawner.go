@@ -65,7 +65,8 @@ func (s *spawner) close() error {
 }
 
 // spawn starts a process. The spawner starts only this build's own program.
-func (d *Driver) spawn(k *sentryBuild, r spawn.Request, group *cgroup.Group, files []*os.File) (pid int, pidfd *os.File, err error) {
+func (d *Driver) spawn(k *sentryBuild, r spawn.Request, group *cgroup.Group,
+	files []*os.File) (pid int, pidfd *os.File, err error) {
 	if !k.own() {
 		return d.execSelf(k, r, group, files)
 	}

@@ -72,8 +72,10 @@ type Record struct {
 }
 
 // NewRecord describes a sandbox that was just started.
-func (o *Options) NewRecord(version int, s driver.Spec, link string, pid int, group *cgroup.Group) Record {
-	return Record{Version: version, Owner: o.Identity, ID: s.ID, Process: NewProcess(pid), Dir: s.Dir, Link: link,
+func (o *Options) NewRecord(version int, s driver.Spec, link string, pid int,
+	group *cgroup.Group) Record {
+	return Record{Version: version, Owner: o.Identity, ID: s.ID, Process: NewProcess(pid), Dir: s.Dir,
+		Link:     link,
 		MemoryMB: s.Limits.MemoryMB, DiskMB: s.Limits.DiskMB, Group: group.Paths()}
 }
 

@@ -231,7 +231,8 @@ type record struct {
 
 func TestHandleComesBack(t *testing.T) {
 	s := spec()
-	r := record{(&hosted.Options{}).NewRecord(3, s, "x/"+string(s.ID), os.Getpid(), cgroup.Load(cgroup.Paths{})), "yes"}
+	r := record{(&hosted.Options{}).NewRecord(3, s, "x/"+string(s.ID), os.Getpid(),
+		cgroup.Load(cgroup.Paths{})), "yes"}
 	back, err := hosted.Decode[record](hosted.Encode(r), 3)
 	if err != nil || back.More != "yes" || back.ID != s.ID || back.PID != os.Getpid() || back.MemoryMB != 64 || back.Dir != "/dir" {
 		t.Fatalf("%+v, %v", back, err)
@@ -270,7 +271,8 @@ func child(t *testing.T) (*exec.Cmd, hosted.Record) {
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	s := spec()
-	return cmd, (&hosted.Options{}).NewRecord(1, s, "test/"+string(s.ID), cmd.Process.Pid, cgroup.Load(cgroup.Paths{}))
+	return cmd, (&hosted.Options{}).NewRecord(1, s, "test/"+string(s.ID), cmd.Process.Pid,
+		cgroup.Load(cgroup.Paths{}))
 }
 
 // keep puts a file into the keeper under the name of the record's link.

@@ -142,7 +142,8 @@ func (o *Options) Follow(r *Record) func(path string) string {
 // decides. Errors: Unavailable (it is left alone), NotFound.
 func (o *Options) CheckOurs(r *Record) error {
 	if r.Owner != "" && r.Owner != o.Identity {
-		return &carrel.Error{Op: OpRecover, Kind: carrel.Unavailable, ID: r.ID, Err: fmt.Errorf("it belongs to the data directory %s, which is another one", r.Owner)}
+		return &carrel.Error{Op: OpRecover, Kind: carrel.Unavailable, ID: r.ID,
+			Err: fmt.Errorf("it belongs to the data directory %s, which is another one", r.Owner)}
 	}
 	was := o.home(r)
 	if r.Owner != "" || was == "" || was == o.Home {
@@ -151,7 +152,8 @@ func (o *Options) CheckOurs(r *Record) error {
 	a, errA := os.Stat(was)
 	b, errB := os.Stat(o.Home)
 	if errA == nil && errB == nil && !os.SameFile(a, b) {
-		return &carrel.Error{Op: OpRecover, Kind: carrel.NotFound, ID: r.ID, Err: fmt.Errorf("it belongs to the data directory %s, which is another one", was)}
+		return &carrel.Error{Op: OpRecover, Kind: carrel.NotFound, ID: r.ID,
+			Err: fmt.Errorf("it belongs to the data directory %s, which is another one", was)}
 	}
 	return nil
 }

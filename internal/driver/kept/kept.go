@@ -106,7 +106,8 @@ func (s *Store) Keep(f Facts, program io.ReadSeeker) error {
 		if _, err := w.Write(append(head, '\n')); err != nil {
 			return err
 		}
-		z, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest))
+		z, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1),
+			zstd.WithEncoderLevel(zstd.SpeedFastest))
 		if err != nil {
 			return err
 		}
@@ -283,8 +284,8 @@ func (s *Store) Export(build string) (_ io.ReadCloser, size int64, err error) {
 	return f, fi.Size(), nil
 }
 
-// Import takes a file that Export gave, unless the build is there. Error: Invalid when it is damaged
-// or of another build.
+// Import takes a file that Export gave, unless the build is there. Error: Invalid when it is
+// damaged or of another build.
 func (s *Store) Import(build string, r io.Reader) error {
 	if s.Has(build) {
 		return nil
@@ -313,8 +314,8 @@ func (s *Store) Drop(build string) error {
 	return nil
 }
 
-// Sweep removes the leftovers of a process that died in the middle of its work. No other process may
-// use the directory meanwhile.
+// Sweep removes the leftovers of a process that died in the middle of its work. No other process
+// may use the directory meanwhile.
 func (s *Store) Sweep() error {
 	left, err := filepath.Glob(filepath.Join(s.dir, ".*-*"))
 	for _, name := range left {

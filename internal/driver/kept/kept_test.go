@@ -55,7 +55,8 @@ func TestKeepAndUnpack(t *testing.T) {
 	s, dir := open(t)
 	a := program(t)
 	for range 2 { // the second is there already
-		if err := s.Keep(kept.Facts{Name: "a", Version: "1", Control: 3}, bytes.NewReader(a)); err != nil {
+		if err := s.Keep(kept.Facts{Name: "a", Version: "1", Control: 3},
+			bytes.NewReader(a)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -98,7 +99,8 @@ func TestImportTakesOnlyWhatExportGave(t *testing.T) {
 	other, dir := open(t)
 	bad := bytes.Clone(raw)
 	bad[len(bad)-100] ^= 1
-	for what, text := range map[string][]byte{"damaged": bad, "cut off": raw[:len(raw)/2], "empty": nil, "text": []byte("{}\n")} {
+	for what, text := range map[string][]byte{"damaged": bad, "cut off": raw[:len(raw)/2],
+		"empty": nil, "text": []byte("{}\n")} {
 		if err := other.Import("a", bytes.NewReader(text)); carrel.KindOf(err) != carrel.Invalid {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -154,7 +154,8 @@ func (d *Driver) open(dir string, info driver.SnapshotInfo, spec driver.Spec) (*
 		return nil, err
 	}
 	if info.Root != root {
-		return nil, &carrel.Error{Kind: carrel.Unsupported, Field: "root", Err: fmt.Errorf("the snapshot lies on image %s, not on %s", info.Root, root)}
+		return nil, &carrel.Error{Kind: carrel.Unsupported, Field: "root",
+			Err: fmt.Errorf("the snapshot lies on image %s, not on %s", info.Root, root)}
 	}
 	return openLayer(dir)
 }

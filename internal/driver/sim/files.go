@@ -8,7 +8,8 @@ import (
 // entry converts a description from the filesystem to the agent's form. The agent wants the
 // requested path, not the resolved one.
 func entry(name string, i vfs.Info) agent.Entry {
-	return agent.Entry{Path: name, Size: i.Size, Mode: i.Mode, UID: i.UID, GID: i.GID, Links: i.Links, Modified: i.Modified, LinkTarget: i.Target}
+	return agent.Entry{Path: name, Size: i.Size, Mode: i.Mode, UID: i.UID, GID: i.GID, Links: i.Links,
+		Modified: i.Modified, LinkTarget: i.Target}
 }
 
 // Stat implements agent.Filesystem.

@@ -94,7 +94,8 @@ func (d *aside) commit() error {
 	}
 	d.a.uploads.mark(d.name, d.old)
 	err := d.a.sys.Rename(d.tmp, d.name)
-	if errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EXDEV) || errors.Is(err, fs.ErrPermission) {
+	if errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EXDEV) ||
+		errors.Is(err, fs.ErrPermission) {
 		err = d.copyOver()
 	}
 	return err

@@ -64,7 +64,8 @@ func TestUploadIsWhole(t *testing.T) {
 	}
 	cutUpload(t, d, "old")
 	d.has("old", "old content")
-	if a := d.call("POST", query("path", "old"), raw(), strings.NewReader("new content")); a.status != 200 {
+	if a := d.call("POST", query("path", "old"), raw(),
+		strings.NewReader("new content")); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	d.has("old", "new content")
@@ -76,20 +77,22 @@ func TestUploadIsWhole(t *testing.T) {
 // raw are the headers of an upload of one file.
 func raw() http.Header { return http.Header{"Content-Type": {"application/octet-stream"}} }
 
-// TestUploadKeepsLinks uploads to links. A symbolic link stays one, also if it points to nothing, and
-// all names of a file show the same content.
+// TestUploadKeepsLinks uploads to links. A symbolic link stays one, also if it points to nothing,
+// and all names of a file show the same content.
 func TestUploadKeepsLinks(t *testing.T) {
 	d := newDisk(t)
 	d.put("dir/real", "1")
 	d.put("twin", "1")
 	for _, err := range []error{
-		os.Symlink("dir/real", d.path("link")), os.Symlink("dir/later", d.path("dangling")), os.Link(d.path("twin"), d.path("other")),
+		os.Symlink("dir/real", d.path("link")), os.Symlink("dir/later", d.path("dangling")),
+		os.Link(d.path("twin"), d.path("other")),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	for name, shows := range map[string]string{"link": "dir/real", "dangling": "dir/later", "twin": "other"} {
+	for name, shows := range map[string]string{"link": "dir/real", "dangling": "dir/later",
+		"twin": "other"} {
 		if a := d.call("POST", query("path", name), raw(), strings.NewReader("new")); a.status != 200 {
 			t.Fatalf("%s: %d %s", name, a.status, a.body)
 		}
@@ -142,7 +145,8 @@ func TestUploadIsWatched(t *testing.T) {
 	}
 	var seen []string
 	for _, name := range []string{"old", "new"} {
-		if a := d.call("POST", query("path", name), raw(), strings.NewReader("content")); a.status != 200 {
+		if a := d.call("POST", query("path", name), raw(),
+			strings.NewReader("content")); a.status != 200 {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
 	}

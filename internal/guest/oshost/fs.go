@@ -93,8 +93,8 @@ func (*System) Create(name string, u agent.User) (agent.File, error) {
 	return f, nil
 }
 
-// CopyMode implements agent.Filesystem. It leaves out the bits that change a program's user: a write
-// clears them, too. Attributes that can't be copied are left out.
+// CopyMode implements agent.Filesystem. It leaves out the bits that change a program's user: a
+// write clears them, too. Attributes that can't be copied are left out.
 func (*System) CopyMode(from, to string) error {
 	info, err := os.Stat(from)
 	if err != nil {

@@ -61,7 +61,8 @@ func TestAccounts(t *testing.T) {
 		"65532":      {Name: "65532", UID: 65532},
 		"65532:7777": {Name: "65532", UID: 65532, GID: 7777},
 	} {
-		if u, ok := a.composed(name); !ok || u.Name != want.Name || u.UID != want.UID || u.GID != want.GID {
+		if u, ok := a.composed(name); !ok || u.Name != want.Name || u.UID != want.UID ||
+			u.GID != want.GID {
 			t.Errorf("%s: got %+v, %v", name, u, ok)
 		}
 	}

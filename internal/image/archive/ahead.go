@@ -31,7 +31,8 @@ type chunk struct {
 }
 
 func readAhead(r io.Reader) *ahead {
-	a := &ahead{full: make(chan chunk, aheadBuffers), free: make(chan []byte, aheadBuffers), quit: make(chan struct{})}
+	a := &ahead{full: make(chan chunk, aheadBuffers), free: make(chan []byte, aheadBuffers),
+		quit: make(chan struct{})}
 	for range aheadBuffers {
 		a.free <- make([]byte, aheadSize)
 	}

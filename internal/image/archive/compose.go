@@ -14,9 +14,10 @@ import (
 
 // Compose makes an image of another image and the changes of a sandbox that was made from it.
 // changes is a tar stream in which removed files have overlayfs' form: a character device 0/0, and
-// the attribute trusted.overlay.opaque on a directory that hides the one below. It may be nil. Names
-// in skip, and everything below them, keep the content that they have in base.
-func (i Importer) Compose(ctx context.Context, base *os.File, changes io.Reader, skip []string) (_ *os.File, err error) {
+// the attribute trusted.overlay.opaque on a directory that hides the one below. It may be nil.
+// Names in skip, and everything below them, keep the content that they have in base.
+func (i Importer) Compose(ctx context.Context, base *os.File, changes io.Reader,
+	skip []string) (_ *os.File, err error) {
 	f, err := i.NewFile()
 	if err != nil {
 		return nil, Classify(op, err)

@@ -76,8 +76,10 @@ func (e *export) entry(name string) error {
 	if err != nil {
 		return err
 	}
-	h := &tar.Header{Name: name, Mode: int64(f.Mode.Perm()), Uid: int(f.UID), Gid: int(f.GID), ModTime: f.Modified, Format: tar.FormatPAX}
-	for bit, mode := range map[int64]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
+	h := &tar.Header{Name: name, Mode: int64(f.Mode.Perm()), Uid: int(f.UID), Gid: int(f.GID),
+		ModTime: f.Modified, Format: tar.FormatPAX}
+	for bit, mode := range map[int64]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid,
+		0o1000: fs.ModeSticky} {
 		if f.Mode&mode != 0 {
 			h.Mode |= bit
 		}

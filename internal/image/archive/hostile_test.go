@@ -55,7 +55,8 @@ func hostileStream(t *testing.T, limits archive.Limits, r io.Reader) (int64, err
 	dir := t.TempDir()
 	h := &heap{r: r}
 	runtime.GC()
-	f, _, err := archive.Importer{NewFile: func() (*os.File, error) { return os.CreateTemp(dir, "*") }, Limits: limits}.
+	f, _, err := archive.Importer{NewFile: func() (*os.File, error) { return os.CreateTemp(dir, "*") },
+		Limits: limits}.
 		Stream(context.Background(), h)
 	if err == nil {
 		_ = f.Close()
@@ -130,7 +131,8 @@ func TestManyEntries(t *testing.T) {
 // TestSparseGiants claims a file of a terabyte, in each form that tar has for holes.
 func TestSparseGiants(t *testing.T) {
 	const size = 1 << 40
-	for name, raw := range map[string][]byte{"plain": header("giant", '0', size), "pax": paxSparse(size), "old gnu": gnuSparse(size)} {
+	for name, raw := range map[string][]byte{"plain": header("giant", '0', size),
+		"pax": paxSparse(size), "old gnu": gnuSparse(size)} {
 		grown, err := hostileStream(t, archive.Limits{}, bytes.NewReader(raw))
 		refused(t, err, carrel.Exhausted, "MaxBytes", `entry "giant"`)
 		if grown > 32 {
@@ -209,17 +211,24 @@ func TestBombs(t *testing.T) {
 		raw  []byte
 		says string
 	}{
-		"gzip":                    {bomb(io.MultiReader(bytes.NewReader(head), zeros(unpacked)), gz), `entry "big"`},
-		"zstd":                    {bomb(io.MultiReader(bytes.NewReader(head), zeros(unpacked)), zst), `entry "big"`},
-		"zeros after the end":     {bomb(io.MultiReader(bytes.NewReader(whole), zeros(unpacked)), gz), "MaxBytes"},
-		"zeros after the end, z":  {bomb(io.MultiReader(bytes.NewReader(whole), zeros(unpacked)), zst), "MaxBytes"},
-		"many files of zeros":     {bomb(io.MultiReader(bytes.NewReader(small), zeros(32<<20), bytes.NewReader(small), zeros(32<<20), bytes.NewReader(small), zeros(32<<20)), gz), `entry "part"`},
+		"gzip": {bomb(io.MultiReader(bytes.NewReader(head), zeros(unpacked)), gz),
+			`entry "big"`},
+		"zstd": {bomb(io.MultiReader(bytes.NewReader(head), zeros(unpacked)), zst),
+			`entry "big"`},
+		"zeros after the end": {bomb(io.MultiReader(bytes.NewReader(whole), zeros(unpacked)), gz),
+			"MaxBytes"},
+		"zeros after the end, z": {bomb(io.MultiReader(bytes.NewReader(whole), zeros(unpacked)), zst),
+			"MaxBytes"},
+		"many files of zeros": {bomb(io.MultiReader(bytes.NewReader(small), zeros(32<<20),
+			bytes.NewReader(small), zeros(32<<20), bytes.NewReader(small), zeros(32<<20)), gz),
+			`entry "part"`},
 		"a window of a gigabyte":  {[]byte("\x28\xb5\x2f\xfd\x00\xa8rest of it"), "damaged"},
 		"endless attributes":      {bomb(paxFlood(256<<20), gz), "damaged"},
 		"endless global comments": {bomb(globals(t, unpacked), gz), "MaxBytes"},
 	} {
 		grown, err := hostileStream(t, limits, bytes.NewReader(c.raw))
-		if k := carrel.KindOf(err); k != carrel.Exhausted && k != carrel.Invalid || !strings.Contains(fmt.Sprint(err), c.says) {
+		if k := carrel.KindOf(err); k != carrel.Exhausted && k != carrel.Invalid ||
+			!strings.Contains(fmt.Sprint(err), c.says) {
 			t.Errorf("%s: %v of kind %q, want one that says %q", name, err, k, c.says)
 		}
 		if grown > 64 {
@@ -230,7 +239,8 @@ func TestBombs(t *testing.T) {
 
 // paxFlood is one header of attributes that has no end.
 func paxFlood(size int64) io.Reader {
-	return io.MultiReader(bytes.NewReader(header("small", '0', 0)), bytes.NewReader(header("PaxHeaders/x", 'x', size)), zeros(size))
+	return io.MultiReader(bytes.NewReader(header("small", '0', 0)),
+		bytes.NewReader(header("PaxHeaders/x", 'x', size)), zeros(size))
 }
 
 // globals repeats a comment that counts as no entry.
@@ -238,7 +248,8 @@ func globals(t *testing.T, size int64) io.Reader {
 	t.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeXGlobalHeader, Name: "c", PAXRecords: map[string]string{"comment": strings.Repeat("c", 5000)}}); err != nil {
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeXGlobalHeader, Name: "c",
+		PAXRecords: map[string]string{"comment": strings.Repeat("c", 5000)}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Flush(); err != nil {
@@ -258,9 +269,10 @@ func layersOf(t *testing.T, raw ...[]byte) *archive.Source {
 	for _, b := range raw {
 		sum := v1.Hash{Algorithm: "sha256", Hex: fmt.Sprintf("%x", sha256.Sum256(b))}
 		src.Config.RootFS.DiffIDs = append(src.Config.RootFS.DiffIDs, sum)
-		src.Layers = append(src.Layers, archive.Layer{Digest: sum, Open: func(context.Context) (io.ReadCloser, error) {
-			return io.NopCloser(bytes.NewReader(b)), nil
-		}})
+		src.Layers = append(src.Layers, archive.Layer{Digest: sum,
+			Open: func(context.Context) (io.ReadCloser, error) {
+				return io.NopCloser(bytes.NewReader(b)), nil
+			}})
 	}
 	return src
 }
@@ -268,28 +280,40 @@ func layersOf(t *testing.T, raw ...[]byte) *archive.Source {
 // TestHostileLayers lies about layers, and tries whiteouts of things that are no files of a layer
 // below.
 func TestHostileLayers(t *testing.T) {
-	base := tarball(t, entry{name: "dir/f", body: "1"}, entry{name: "etc/passwd", body: "root:x:0:0::/root:/bin/sh\n"},
+	base := tarball(t, entry{name: "dir/f", body: "1"},
+		entry{name: "etc/passwd", body: "root:x:0:0::/root:/bin/sh\n"},
 		entry{name: "up", typ: tar.TypeSymlink, link: "../../.."})
 	for name, c := range map[string]struct {
 		top  []byte
 		says []string
 	}{
-		"whiteout of the parent":    {tarball(t, entry{name: "dir/.wh..."}), []string{`"dir/.wh..."`, "whiteout"}},
-		"whiteout of itself":        {tarball(t, entry{name: "dir/.wh.."}), []string{`"dir/.wh.."`, "whiteout"}},
-		"whiteout of nothing":       {tarball(t, entry{name: "dir/.wh."}), []string{`"dir/.wh."`, "whiteout"}},
-		"whiteout outside":          {tarball(t, entry{name: "../.wh.etc"}), []string{`"../.wh.etc"`, ".."}},
-		"whiteout through a file":   {tarball(t, entry{name: "dir/f/.wh.x"}), []string{`"dir/f/.wh.x"`, "no directory"}},
-		"hard link through a layer": {tarball(t, entry{name: "l", typ: tar.TypeLink, link: "up/../shadow"}), []string{`"l"`, ".."}},
-		"cut off":                   {tarball(t, entry{name: "g", body: strings.Repeat("x", 3000)})[:2000], []string{`"g"`, "ends in the middle"}},
+		"whiteout of the parent": {tarball(t, entry{name: "dir/.wh..."}),
+			[]string{`"dir/.wh..."`, "whiteout"}},
+		"whiteout of itself": {tarball(t, entry{name: "dir/.wh.."}),
+			[]string{`"dir/.wh.."`, "whiteout"}},
+		"whiteout of nothing": {tarball(t, entry{name: "dir/.wh."}),
+			[]string{`"dir/.wh."`, "whiteout"}},
+		"whiteout outside": {tarball(t, entry{name: "../.wh.etc"}),
+			[]string{`"../.wh.etc"`, ".."}},
+		"whiteout through a file": {tarball(t, entry{name: "dir/f/.wh.x"}),
+			[]string{`"dir/f/.wh.x"`, "no directory"}},
+		"hard link through a layer": {tarball(t, entry{name: "l", typ: tar.TypeLink,
+			link: "up/../shadow"}), []string{`"l"`, ".."}},
+		"cut off": {tarball(t, entry{name: "g",
+			body: strings.Repeat("x", 3000)})[:2000], []string{`"g"`, "ends in the middle"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := importer(t, archive.Limits{}).Image(context.Background(), layersOf(t, base, c.top), "test")
+			_, _, err := importer(t, archive.Limits{}).Image(context.Background(), layersOf(t, base, c.top),
+				"test")
 			refused(t, err, carrel.Invalid, append(c.says, "layer 2 of 2")...)
 		})
 	}
 	for name, lie := range map[string]func(*archive.Source){
-		"digest":      func(s *archive.Source) { s.Layers[1].Digest.Hex = strings.Repeat("0", 64) },
-		"diff ID":     func(s *archive.Source) { s.Config.RootFS.DiffIDs[0].Hex = strings.Repeat("0", 64) },
+		"digest": func(s *archive.Source) { s.Layers[1].Digest.Hex = strings.Repeat("0", 64) },
+		"diff ID": func(s *archive.Source) {
+			s.Config.RootFS.DiffIDs[0].Hex = strings.Repeat("0",
+				64)
+		},
 		"kind of sum": func(s *archive.Source) { s.Config.RootFS.DiffIDs[0].Algorithm = "md5" },
 		"count":       func(s *archive.Source) { s.Config.RootFS.DiffIDs = s.Config.RootFS.DiffIDs[:1] },
 	} {
@@ -302,7 +326,8 @@ func TestHostileLayers(t *testing.T) {
 	}
 	// These are harmless: what they hide is inside the image.
 	f, _, err := importer(t, archive.Limits{}).Image(context.Background(), layersOf(t, base,
-		tarball(t, entry{name: "up/.wh.dir"}, entry{name: "etc/.wh..wh..opq"}, entry{name: "etc/new", body: "n"}, entry{name: "node", typ: tar.TypeBlock})), "test")
+		tarball(t, entry{name: "up/.wh.dir"}, entry{name: "etc/.wh..wh..opq"},
+			entry{name: "etc/new", body: "n"}, entry{name: "node", typ: tar.TypeBlock})), "test")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,8 @@ func (t *Tree) Image(ctx context.Context, src *Source, format string) (_ *Result
 		}
 	}
 	t.touched = nil
-	res := &Result{Format: format, Digest: src.Digest, Env: map[string]string{}, WorkDir: cfg.Config.WorkingDir, Labels: cfg.Config.Labels,
+	res := &Result{Format: format, Digest: src.Digest, Env: map[string]string{},
+		WorkDir: cfg.Config.WorkingDir, Labels: cfg.Config.Labels,
 		Start: append(append([]string(nil), cfg.Config.Entrypoint...), cfg.Config.Cmd...),
 		Entry: len(cfg.Config.Entrypoint), OnBuild: cfg.Config.OnBuild}
 	for _, kv := range cfg.Config.Env {

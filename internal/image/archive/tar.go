@@ -61,7 +61,8 @@ func (t *Tree) tar(ctx context.Context, r io.Reader, whiteouts bool, plain io.Wr
 			return drain(all)
 		}
 		if err != nil {
-			if short := all.n < 512 && errors.Is(err, io.ErrUnexpectedEOF); first && (short || errors.Is(err, tar.ErrHeader)) {
+			if short := all.n < 512 && errors.Is(err, io.ErrUnexpectedEOF); first &&
+				(short || errors.Is(err, tar.ErrHeader)) {
 				return notAnArchive(err)
 			}
 			return streamError(err)

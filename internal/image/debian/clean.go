@@ -20,8 +20,8 @@ var dropped = []string{
 }
 
 // noSetID are files to which a package's script gives a set-id bit. Not every tier lets a script do
-// that, so they have it in none. The same is true of directories. Programs that are packed with such
-// a bit keep it.
+// that, so they have it in none. The same is true of directories. Programs that are packed with
+// such a bit keep it.
 var noSetID = []string{"usr/bin/ssh-agent"}
 
 // mounted are directories that every image gets anew, because other filesystems are mounted there.
@@ -33,7 +33,8 @@ var emptied = []struct {
 	keepDir bool // its subdirectories stay
 }{
 	{"tmp", false}, {"var/tmp", false},
-	{"var/cache/apt", true}, {"var/cache/ldconfig", true}, {"var/cache/man", true}, {"var/lib/apt/lists", true}, {"var/log", true},
+	{"var/cache/apt", true}, {"var/cache/ldconfig", true}, {"var/cache/man", true},
+	{"var/lib/apt/lists", true}, {"var/log", true},
 }
 
 // written are the files that are the same in every template.
@@ -71,7 +72,8 @@ func Clean(w io.Writer, r io.Reader, at time.Time, skip ...string) error {
 		}
 	}
 	for _, f := range written {
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.text)), ModTime: at}
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.text)),
+			ModTime: at}
 		if err := tw.WriteHeader(h); err != nil {
 			return err
 		}

@@ -29,7 +29,8 @@ func newClient() http.Client {
 	return http.Client{
 		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext,
 			MaxIdleConnsPerHost: parallelFetches, IdleConnTimeout: 30 * time.Second,
-			TLSHandshakeTimeout: 20 * time.Second, ResponseHeaderTimeout: time.Minute, DisableCompression: true},
+			TLSHandshakeTimeout: 20 * time.Second, ResponseHeaderTimeout: time.Minute,
+			DisableCompression: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
@@ -55,7 +56,8 @@ var (
 )
 
 func isPublic(a netip.Addr) bool {
-	return a.IsGlobalUnicast() && !a.IsPrivate() && !carrierNAT.Contains(a) && !benchmarking.Contains(a)
+	return a.IsGlobalUnicast() && !a.IsPrivate() && !carrierNAT.Contains(a) &&
+		!benchmarking.Contains(a)
 }
 
 // get asks for a file from a byte on, and follows redirects.
@@ -87,8 +89,10 @@ func (f *Fetcher) get(ctx context.Context, address string, from int64) (*http.Re
 		if err != nil {
 			return nil, errRefused{fmt.Errorf("the mirror answered %s", resp.Status)}
 		}
-		if next.Scheme != "http" && next.Scheme != "https" || req.URL.Scheme == "https" && next.Scheme == "http" {
-			return nil, errRefused{fmt.Errorf("the mirror redirects from %s to %s", req.URL.Scheme, clipText(next.Scheme))}
+		if next.Scheme != "http" && next.Scheme != "https" || req.URL.Scheme == "https" &&
+			next.Scheme == "http" {
+			return nil, errRefused{fmt.Errorf("the mirror redirects from %s to %s", req.URL.Scheme,
+				clipText(next.Scheme))}
 		}
 		next.User = nil
 		address = next.String()
@@ -125,7 +129,8 @@ func checkStatus(resp *http.Response, from int64) (*http.Response, error) {
 		return nil, errRefused{&carrel.Error{Op: opMake, Kind: carrel.Unavailable,
 			Err:  fmt.Errorf("the mirror no longer has %s", clipText(resp.Request.URL.Path)),
 			Hint: "Debian has replaced the pinned version: use a newer Carrel, or a mirror that keeps old versions (--debian-mirror)"}}
-	case resp.StatusCode/100 == 4 && resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusRequestTimeout &&
+	case resp.StatusCode/100 == 4 && resp.StatusCode != http.StatusTooManyRequests &&
+		resp.StatusCode != http.StatusRequestTimeout &&
 		resp.StatusCode != http.StatusRequestedRangeNotSatisfiable:
 		return nil, errRefused{fmt.Errorf("the mirror answered %s", clipText(resp.Status))}
 	}

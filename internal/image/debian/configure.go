@@ -17,12 +17,15 @@ var configureScript string
 
 // configureEnv is the environment of the script that configures the packages.
 func configureEnv(s *Set) map[string]string {
-	return map[string]string{"ARCH": s.Arch, "SUITE": s.Suite, "SOURCE_DATE_EPOCH": fmt.Sprint(s.Epoch)}
+	return map[string]string{"ARCH": s.Arch, "SUITE": s.Suite,
+		"SOURCE_DATE_EPOCH": fmt.Sprint(s.Epoch)}
 }
 
 // tarCommand writes the tree to standard output, in a fixed order.
-var tarCommand = []string{"tar", "--create", "--file=-", "--directory=/", "--numeric-owner", "--sort=name",
-	"--one-file-system", "--sparse-version=1.0", "--exclude=./proc/*", "--exclude=./sys/*", "--exclude=./dev/*", "--exclude=./run/*",
+var tarCommand = []string{"tar", "--create", "--file=-", "--directory=/", "--numeric-owner",
+	"--sort=name",
+	"--one-file-system", "--sparse-version=1.0", "--exclude=./proc/*", "--exclude=./sys/*",
+	"--exclude=./dev/*", "--exclude=./run/*",
 	"--exclude=./tmp/*", "."}
 
 // Inside is a sandbox that was started from a first image. [carrel.Computer] has its method.
@@ -34,7 +37,8 @@ type Inside interface {
 // out, as a tar stream.
 func Configure(ctx context.Context, in Inside, s *Set, out io.Writer) error {
 	var log tail
-	res, err := in.Run(ctx, carrel.Command{Args: []string{"/bin/sh", "-c", configureScript}, Env: configureEnv(s), User: "root", Dir: "/",
+	res, err := in.Run(ctx, carrel.Command{Args: []string{"/bin/sh", "-c", configureScript},
+		Env: configureEnv(s), User: "root", Dir: "/",
 		Stdout: &log, Stderr: &log})
 	if err != nil {
 		return fmt.Errorf("configure the packages: %w", err)
@@ -43,7 +47,8 @@ func Configure(ctx context.Context, in Inside, s *Set, out io.Writer) error {
 		return fmt.Errorf("configure the packages: %s: %s", res.Status, log.text())
 	}
 	var complaints tail
-	res, err = in.Run(ctx, carrel.Command{Args: tarCommand, User: "root", Dir: "/", Stdout: out, Stderr: &complaints})
+	res, err = in.Run(ctx, carrel.Command{Args: tarCommand, User: "root", Dir: "/", Stdout: out,
+		Stderr: &complaints})
 	if err != nil {
 		return fmt.Errorf("read the configured files: %w", err)
 	}
@@ -74,4 +79,5 @@ func (t *tail) text() string {
 	return strings.ToValidUTF8(string(bytes.Join(lines, []byte("; "))), "?")
 }
 
-var errNoSandbox = errors.New("this service has no sandbox with real processes to configure the packages in")
+var errNoSandbox = errors.New(
+	"this service has no sandbox with real processes to configure the packages in")

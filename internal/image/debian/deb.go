@@ -43,7 +43,8 @@ func (c *control) field(name string) string {
 
 // readDeb reads a package. It calls each for every entry of the package's files, with the control
 // part.
-func readDeb(r io.Reader, each func(c *control, h *tar.Header, body io.Reader) error) (*control, error) {
+func readDeb(r io.Reader, each func(c *control, h *tar.Header,
+	body io.Reader) error) (*control, error) {
 	br := bufio.NewReaderSize(r, 256<<10)
 	magic := make([]byte, 8)
 	if _, err := io.ReadFull(br, magic); err != nil || string(magic) != "!<arch>\n" {
@@ -68,7 +69,10 @@ func readDeb(r io.Reader, each func(c *control, h *tar.Header, body io.Reader) e
 		case base == "data" && c == nil:
 			return nil, errors.New("its data part comes before its control part")
 		case base == "data":
-			err := readTar(member, maxFiles, func(h *tar.Header, body io.Reader) error { return each(c, h, body) })
+			err := readTar(member, maxFiles, func(h *tar.Header,
+				body io.Reader) error {
+				return each(c, h, body)
+			})
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}

@@ -39,9 +39,11 @@ type packed struct {
 
 // deb makes a package in Debian's format: an ar archive of two compressed tar archives. control
 // holds more fields; scripts are control files.
-func deb(t testing.TB, name, compression, control string, scripts map[string]string, files ...file) packed {
+func deb(t testing.TB, name, compression, control string, scripts map[string]string,
+	files ...file) packed {
 	t.Helper()
-	text := fmt.Sprintf("Package: %s\nVersion: 1.0-1\nArchitecture: all\n%sDescription: a test\n", name, control)
+	text := fmt.Sprintf("Package: %s\nVersion: 1.0-1\nArchitecture: all\n%sDescription: a test\n",
+		name, control)
 	parts := []file{{name: "./control", text: text}}
 	for _, n := range []string{"conffiles", "preinst", "postinst", "triggers"} {
 		if s, ok := scripts[n]; ok {
@@ -74,8 +76,10 @@ func debOf(t testing.TB, name string, members []member) packed {
 		}
 	}
 	sum := sha256.Sum256(b.Bytes())
-	return packed{raw: b.Bytes(), pin: debian.Pin{Name: name, Version: "1.0-1", Arch: "all", Archive: debian.Main,
-		Path: "pool/main/" + name + "_1.0-1_all.deb", Size: int64(b.Len()), SHA256: hex.EncodeToString(sum[:])}}
+	return packed{raw: b.Bytes(), pin: debian.Pin{Name: name, Version: "1.0-1", Arch: "all",
+		Archive: debian.Main,
+		Path:    "pool/main/" + name + "_1.0-1_all.deb", Size: int64(b.Len()),
+		SHA256: hex.EncodeToString(sum[:])}}
 }
 
 func tarOf(t testing.TB, files ...file) []byte {
@@ -83,7 +87,8 @@ func tarOf(t testing.TB, files ...file) []byte {
 	var b bytes.Buffer
 	tw := tar.NewWriter(&b)
 	for _, f := range files {
-		h := &tar.Header{Name: f.name, Typeflag: f.kind, Linkname: f.link, Mode: f.mode, Size: int64(len(f.text)), ModTime: time.Unix(1700000000, 0)}
+		h := &tar.Header{Name: f.name, Typeflag: f.kind, Linkname: f.link, Mode: f.mode,
+			Size: int64(len(f.text)), ModTime: time.Unix(1700000000, 0)}
 		if f.kind == 0 {
 			h.Typeflag = tar.TypeReg
 		}

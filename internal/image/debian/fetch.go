@@ -23,8 +23,8 @@ import (
 // StageFetch is the stage of a [carrel.Progress] in which packages are downloaded.
 const StageFetch = "fetch"
 
-// Fetcher brings packages from a mirror into a cache. [NewFetcher] makes it with the usual bounds. It is safe for concurrent use, also by
-// several processes with one cache.
+// Fetcher brings packages from a mirror into a cache. [NewFetcher] makes it with the usual bounds.
+// It is safe for concurrent use, also by several processes with one cache.
 type Fetcher struct {
 	Mirror Mirror
 	Dir    string // the cache; made if missing
@@ -46,7 +46,8 @@ const parallelFetches = 6
 
 // NewFetcher returns a Fetcher with the usual bounds.
 func NewFetcher(m Mirror, dir string) *Fetcher {
-	return &Fetcher{Mirror: m, Dir: dir, Stall: 30 * time.Second, MinRate: 8 << 10, Grace: time.Minute, Attempts: 4, Pause: time.Second, client: newClient()}
+	return &Fetcher{Mirror: m, Dir: dir, Stall: 30 * time.Second, MinRate: 8 << 10, Grace: time.Minute,
+		Attempts: 4, Pause: time.Second, client: newClient()}
 }
 
 // errRefused is a fault for which another attempt is useless.
@@ -92,7 +93,8 @@ func (f *Fetcher) Fetch(ctx context.Context, pins []Pin, meter *image.Meter) err
 
 func errNoMirror(missing int) error {
 	return &carrel.Error{Op: opMake, Kind: carrel.Unavailable,
-		Err:  fmt.Errorf("%d packages are needed, and no Debian mirror is known on this machine", missing),
+		Err: fmt.Errorf("%d packages are needed, and no Debian mirror is known on this machine",
+			missing),
 		Hint: "name one with 'carrel serve --debian-mirror http://…/debian'"}
 }
 
@@ -162,7 +164,8 @@ func (f *Fetcher) fail(ctx context.Context, p Pin, err error) error {
 	if errors.As(err, &ce) {
 		return err
 	}
-	return &carrel.Error{Op: opMake, Kind: carrel.Unavailable, Err: fmt.Errorf("package %s: %w", p.Name, err),
+	return &carrel.Error{Op: opMake, Kind: carrel.Unavailable,
+		Err:  fmt.Errorf("package %s: %w", p.Name, err),
 		Hint: "the Debian mirror may be away: try again, or name another one with 'carrel serve --debian-mirror URL'"}
 }
 
@@ -213,13 +216,17 @@ func (f *Fetcher) attempt(ctx context.Context, part *os.File, p Pin, meter *imag
 }
 
 // download appends the rest of a package to part.
-func (f *Fetcher) download(ctx context.Context, part *os.File, p Pin, have int64, meter *image.Meter) error {
+func (f *Fetcher) download(ctx context.Context, part *os.File, p Pin, have int64,
+	meter *image.Meter) error {
 	allowed := f.Grace + time.Duration(p.Size/f.MinRate)*time.Second
 	ctx, cancel := context.WithTimeoutCause(ctx, allowed, errors.New("the mirror is too slow"))
 	defer cancel()
 	ctx, stalled := context.WithCancelCause(ctx)
 	defer stalled(nil)
-	watch := time.AfterFunc(f.Stall, func() { stalled(fmt.Errorf("the mirror sent nothing for %v", f.Stall)) })
+	watch := time.AfterFunc(f.Stall, func() {
+		stalled(
+			fmt.Errorf("the mirror sent nothing for %v", f.Stall))
+	})
 	defer watch.Stop()
 	resp, err := f.get(ctx, f.Mirror.url(p), have)
 	if err != nil {
@@ -289,7 +296,8 @@ func (f *Fetcher) Prune(pins []Pin, now time.Time) {
 		if filepath.Ext(e.Name()) == ".part" {
 			age = 24 * time.Hour
 		}
-		if err == nil && info.Mode().Type() == fs.FileMode(0) && !keep[e.Name()] && now.Sub(info.ModTime()) > age {
+		if err == nil && info.Mode().Type() == fs.FileMode(0) && !keep[e.Name()] &&
+			now.Sub(info.ModTime()) > age {
 			_ = os.Remove(filepath.Join(f.Dir, e.Name())) // the next Prune tries again
 		}
 	}

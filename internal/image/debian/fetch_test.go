@@ -128,13 +128,15 @@ func TestFetchAttacks(t *testing.T) {
 		handle     func(http.ResponseWriter, *http.Request, []byte) bool
 		change     func(*debian.Fetcher)
 	}{
-		{"other bits of the same size", "SHA-256", func(w http.ResponseWriter, _ *http.Request, raw []byte) bool {
-			evil := bytes.Clone(raw)
-			evil[len(evil)-1]++
-			_, _ = w.Write(evil)
-			return true
-		}, nil},
-		{"too much", "more than the package has", func(w http.ResponseWriter, _ *http.Request, raw []byte) bool {
+		{"other bits of the same size", "SHA-256",
+			func(w http.ResponseWriter, _ *http.Request, raw []byte) bool {
+				evil := bytes.Clone(raw)
+				evil[len(evil)-1]++
+				_, _ = w.Write(evil)
+				return true
+			}, nil},
+		{"too much", "more than the package has", func(w http.ResponseWriter, _ *http.Request,
+			raw []byte) bool {
 			_, _ = w.Write(append(bytes.Clone(raw), make([]byte, 1<<20)...))
 			return true
 		}, nil},
@@ -152,18 +154,24 @@ func TestFetchAttacks(t *testing.T) {
 			_, _ = w.Write(raw[:len(raw)-10])
 			return true
 		}, nil},
-		{"nothing", "sent nothing for", drip(time.Hour), func(f *debian.Fetcher) { f.Stall = 50 * time.Millisecond }},
-		{"drops", "too slow", drip(10 * time.Millisecond), func(f *debian.Fetcher) { f.Grace, f.MinRate = 200*time.Millisecond, 1<<30 }},
-		{"a redirect to a metadata service", "no public address", to("http://169.254.169.254/latest/meta-data/"), nil},
+		{"nothing", "sent nothing for", drip(time.Hour),
+			func(f *debian.Fetcher) { f.Stall = 50 * time.Millisecond }},
+		{"drops", "too slow", drip(10 * time.Millisecond),
+			func(f *debian.Fetcher) { f.Grace, f.MinRate = 200*time.Millisecond, 1<<30 }},
+		{"a redirect to a metadata service", "no public address",
+			to("http://169.254.169.254/latest/meta-data/"), nil},
 		{"a redirect to IPv6 metadata", "no public address", to("http://[fd00:ec2::254]/"), nil},
 		{"a redirect to this machine", "no public address", to(elsewhere.url), nil},
-		{"a redirect to a name of this machine", "no public address", to("http://localhost" + elsewhere.url[strings.LastIndex(elsewhere.url, ":"):]), nil},
-		{"a redirect to a mapped address", "no public address", to("http://[::ffff:169.254.169.254]/"), nil},
+		{"a redirect to a name of this machine", "no public address",
+			to("http://localhost" + elsewhere.url[strings.LastIndex(elsewhere.url, ":"):]), nil},
+		{"a redirect to a mapped address", "no public address", to("http://[::ffff:169.254.169.254]/"),
+			nil},
 		{"a redirect to a file", "redirects from http to", to("file:///etc/passwd"), nil},
-		{"redirects without end", "again and again", func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
-			http.Redirect(w, r, r.URL.Path+"x", http.StatusFound)
-			return true
-		}, nil},
+		{"redirects without end", "again and again",
+			func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+				http.Redirect(w, r, r.URL.Path+"x", http.StatusFound)
+				return true
+			}, nil},
 		{"not there", "no longer has", func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
 			http.NotFound(w, r)
 			return true
@@ -182,7 +190,8 @@ func TestFetchAttacks(t *testing.T) {
 				c.change(f)
 			}
 			err := f.Fetch(t.Context(), pinsOf(b), nil)
-			if carrel.KindOf(err) != carrel.Unavailable || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
+			if carrel.KindOf(err) != carrel.Unavailable || !strings.Contains(err.Error(), c.want) ||
+				strings.Contains(err.Error(), "secret") {
 				t.Errorf("%v", err)
 			}
 			if carrel.HintOf(err) == "" {
@@ -227,7 +236,8 @@ func TestFetchWithoutMirror(t *testing.T) {
 	b := big(t)
 	f := debian.NewFetcher(debian.Mirror{}, t.TempDir())
 	err := f.Fetch(t.Context(), pinsOf(b), nil)
-	if carrel.KindOf(err) != carrel.Unavailable || !strings.Contains(carrel.HintOf(err), "--debian-mirror") {
+	if carrel.KindOf(err) != carrel.Unavailable ||
+		!strings.Contains(carrel.HintOf(err), "--debian-mirror") {
 		t.Errorf("%v, hint %q", err, carrel.HintOf(err))
 	}
 }

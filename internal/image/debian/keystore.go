@@ -44,7 +44,10 @@ func fixedKeystore(raw []byte, at time.Time) []byte {
 	if uint32(len(entries)) != count {
 		return raw
 	}
-	slices.SortFunc(entries, func(a, b string) int { return strings.Compare(keystoreAlias(a), keystoreAlias(b)) })
+	slices.SortFunc(entries, func(a, b string) int {
+		return strings.Compare(keystoreAlias(a),
+			keystoreAlias(b))
+	})
 	out := binary.BigEndian.AppendUint32([]byte(keystoreHead), count)
 	out = append(out, strings.Join(entries, "")...)
 	sum := sha1.New()
@@ -57,7 +60,8 @@ func fixedKeystore(raw []byte, at time.Time) []byte {
 }
 
 // keystoreEntry measures the entry at the beginning of b: its size and where its time is. An entry
-// is a tag, a name, a time, the certificate's kind and the certificate. size is 0 for anything else.
+// is a tag, a name, a time, the certificate's kind and the certificate. size is 0 for anything
+// else.
 func keystoreEntry(b []byte) (size, date int) {
 	if len(b) < 6 || binary.BigEndian.Uint32(b) != trustedCert {
 		return 0, 0

@@ -26,7 +26,8 @@ const format = 1
 
 // Sandbox starts a sandbox from a first image, calls use with its inside, and ends the sandbox.
 // skip are the places in the sandbox's tree that are not the image's.
-type Sandbox func(ctx context.Context, first image.Image, use func(in Inside, skip ...string) error) error
+type Sandbox func(ctx context.Context, first image.Image,
+	use func(in Inside, skip ...string) error) error
 
 // Options configures a Maker.
 type Options struct {
@@ -52,10 +53,12 @@ func (m *Maker) BuiltIns() []image.BuiltIn {
 	out := make([]image.BuiltIn, 0, len(m.opts.Set.Templates))
 	for _, c := range m.opts.Set.Templates {
 		out = append(out, image.BuiltIn{
-			Template: carrel.Template{ID: templateID(c.Name), Name: c.Name, Source: m.source(), BuiltIn: true,
-				Env: environment(), User: "user"},
+			Template: carrel.Template{ID: templateID(c.Name), Name: c.Name, Source: m.source(),
+				BuiltIn: true,
+				Env:     environment(), User: "user"},
 			Print: m.print(c),
-			Make: func(ctx context.Context, dir string, meter *image.Meter) (*os.File, carrel.Template, error) {
+			Make: func(ctx context.Context, dir string, meter *image.Meter) (*os.File, carrel.Template,
+				error) {
 				return m.make(ctx, c, dir, meter)
 			},
 		})
@@ -65,7 +68,8 @@ func (m *Maker) BuiltIns() []image.BuiltIn {
 
 func (m *Maker) source() string {
 	s := m.opts.Set
-	return fmt.Sprintf("Debian %s (%s), packages of %s", s.Version, s.Suite, s.time().Format(time.DateOnly))
+	return fmt.Sprintf("Debian %s (%s), packages of %s", s.Version, s.Suite,
+		s.time().Format(time.DateOnly))
 }
 
 // templateID is the ID of a built-in template. It never changes.
@@ -79,13 +83,15 @@ func templateID(name string) string {
 }
 
 func environment() map[string]string {
-	return map[string]string{"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+	return map[string]string{"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"LANG": "C.UTF-8"}
 }
 
 // print changes when the template is made of other packages or in another way.
 func (m *Maker) print(c Contents) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "format %d %s\n%s\n%q %v %v %q %q\n", format, configureScript, c.Name, dropped, emptied, written, noSetID, mounted)
+	fmt.Fprintf(h, "format %d %s\n%s\n%q %v %v %q %q\n", format, configureScript, c.Name, dropped,
+		emptied, written, noSetID, mounted)
 	fmt.Fprintln(h, tarCommand, m.opts.Set.Epoch, m.opts.Set.Suite, m.opts.Set.Arch)
 	pins, _ := m.opts.Set.packages(c) // ParseSet has checked them
 	for _, p := range pins {
@@ -95,14 +101,16 @@ func (m *Maker) print(c Contents) string {
 }
 
 // make makes one template. The file that it returns is the finished image, in dir.
-func (m *Maker) make(ctx context.Context, c Contents, dir string, meter *image.Meter) (*os.File, carrel.Template, error) {
+func (m *Maker) make(ctx context.Context, c Contents, dir string,
+	meter *image.Meter) (*os.File, carrel.Template, error) {
 	start := time.Now()
 	pins, err := m.opts.Set.packages(c)
 	if err != nil {
 		return nil, carrel.Template{}, err
 	}
 	if m.opts.Sandbox == nil {
-		return nil, carrel.Template{}, &carrel.Error{Op: opMake, Kind: carrel.Unsupported, Err: errNoSandbox}
+		return nil, carrel.Template{}, &carrel.Error{Op: opMake, Kind: carrel.Unsupported,
+			Err: errNoSandbox}
 	}
 	if err := m.opts.Fetcher.Fetch(ctx, pins, meter); err != nil {
 		return nil, carrel.Template{}, archive.Classify(opMake, err)
@@ -122,14 +130,16 @@ func (m *Maker) make(ctx context.Context, c Contents, dir string, meter *image.M
 		return nil, carrel.Template{}, archive.Classify(opMake, err)
 	}
 	m.opts.Fetcher.Prune(m.opts.Set.Pins, time.Now())
-	m.opts.Log.Info("made a built-in template", "template", c.Name, "packages", len(pins), "digest", digest,
+	m.opts.Log.Info("made a built-in template", "template", c.Name, "packages", len(pins), "digest",
+		digest,
 		"took", time.Since(start).Round(time.Millisecond))
 	return f, carrel.Template{ID: templateID(c.Name), Name: c.Name, Source: m.source(), Digest: digest,
 		Env: environment(), User: "user", BuiltIn: true}, nil
 }
 
 // unpack makes the first image and returns its file's name.
-func (m *Maker) unpack(ctx context.Context, pins []Pin, dir string, meter *image.Meter) (string, error) {
+func (m *Maker) unpack(ctx context.Context, pins []Pin, dir string,
+	meter *image.Meter) (string, error) {
 	f, err := m.fromTar(ctx, dir, meter, func(w io.Writer) error {
 		return WriteRoot(w, pins, m.opts.Set.time(), m.opts.Fetcher.Open)
 	})
@@ -140,11 +150,13 @@ func (m *Maker) unpack(ctx context.Context, pins []Pin, dir string, meter *image
 }
 
 // configure makes the template's image from the first one.
-func (m *Maker) configure(ctx context.Context, c Contents, first, dir string, meter *image.Meter) (*os.File, error) {
+func (m *Maker) configure(ctx context.Context, c Contents, first, dir string,
+	meter *image.Meter) (*os.File, error) {
 	meter.Flush()
 	meter.Stage(StageConfigure, 0)
 	meter.Flush()
-	img := image.Image{Path: first, Template: carrel.Template{Name: c.Name, Env: environment(), User: "root"}}
+	img := image.Image{Path: first, Template: carrel.Template{Name: c.Name, Env: environment(),
+		User: "root"}}
 	var f *os.File
 	err := m.opts.Sandbox(ctx, img, func(in Inside, skip ...string) (err error) {
 		f, err = m.fromTar(ctx, dir, meter, func(w io.Writer) error {
@@ -178,7 +190,8 @@ func (m *Maker) cleaned(ctx context.Context, in Inside, w io.Writer, skip []stri
 }
 
 // fromTar makes an image from a tar stream that write writes.
-func (m *Maker) fromTar(ctx context.Context, dir string, meter *image.Meter, write func(io.Writer) error) (*os.File, error) {
+func (m *Maker) fromTar(ctx context.Context, dir string, meter *image.Meter,
+	write func(io.Writer) error) (*os.File, error) {
 	pr, pw := io.Pipe()
 	written := make(chan error, 1)
 	go func() {

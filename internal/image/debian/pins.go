@@ -71,7 +71,8 @@ func (s *Set) Format() []byte {
 		fmt.Fprintf(&b, "template %s %s\n", t.Name, strings.Join(t.Packages, " "))
 	}
 	for _, p := range s.Pins {
-		fmt.Fprintf(&b, "package %s %s %s %s %s %d %s\n", p.Name, p.Version, p.Arch, p.Archive, p.Path, p.Size, p.SHA256)
+		fmt.Fprintf(&b, "package %s %s %s %s %s %d %s\n", p.Name, p.Version, p.Arch, p.Archive, p.Path,
+			p.Size, p.SHA256)
 	}
 	return b.Bytes()
 }
@@ -143,7 +144,8 @@ func isHex(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }
 
 // pin finds a package.
 func (s *Set) pin(name string) (Pin, bool) {
-	i, ok := slices.BinarySearchFunc(s.Pins, name, func(p Pin, name string) int { return strings.Compare(p.Name, name) })
+	i, ok := slices.BinarySearchFunc(s.Pins, name,
+		func(p Pin, name string) int { return strings.Compare(p.Name, name) })
 	if !ok {
 		return Pin{}, false
 	}

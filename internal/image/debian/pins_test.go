@@ -42,7 +42,8 @@ func TestPinned(t *testing.T) {
 				}
 			}
 		}
-		if want := []string{"debian", "python", "node", "go", "rust", "java"}; !slices.Equal(names, want) {
+		if want := []string{"debian", "python", "node", "go", "rust", "java"}; !slices.Equal(names,
+			want) {
 			t.Errorf("%s: templates %v", name, names)
 		}
 	}
@@ -60,10 +61,12 @@ func TestBadPins(t *testing.T) {
 		{head + "package a 1 all other pool/a.deb 5 " + sum + "\n", "archive"},
 		{head + "package a/b 1 all debian pool/a.deb 5 " + sum + "\n", "name"},
 		{head + "package a 1 all debian pool/a.deb -5 " + sum + "\n", "size"},
-		{head + "package b 1 all debian pool/b.deb 5 " + sum + "\npackage a 1 all debian pool/a.deb 5 " + sum + "\n", "sorted"},
+		{head + "package b 1 all debian pool/b.deb 5 " + sum + "\npackage a 1 all debian pool/a.deb 5 " +
+			sum + "\n", "sorted"},
 		{head + "what is this\n", "not understood"},
 	} {
-		if _, err := debian.ParseSet([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := debian.ParseSet([]byte(c.text)); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v", c.text, err)
 		}
 	}
@@ -73,10 +76,12 @@ func TestMirror(t *testing.T) {
 	for _, c := range []struct{ address, main string }{
 		{"http://mirror.example.com/debian/", "http://mirror.example.com/debian"},
 		{"https://example.com/x/debian", "https://example.com/x/debian"},
-		{"ftp://example.com/debian", ""}, {"/srv/debian", ""}, {"http://", ""}, {"http://example.com/debian?x", ""}, {"http://a b", ""},
+		{"ftp://example.com/debian", ""}, {"/srv/debian", ""}, {"http://", ""},
+		{"http://example.com/debian?x", ""}, {"http://a b", ""},
 	} {
 		m, err := debian.ParseMirror(c.address)
-		if m.Main != c.main || (err == nil) != (c.main != "") || err == nil && m.Security != c.main+"-security" {
+		if m.Main != c.main || (err == nil) != (c.main != "") || err == nil &&
+			m.Security != c.main+"-security" {
 			t.Errorf("%s: %+v %v", c.address, m, err)
 		}
 	}
@@ -91,11 +96,16 @@ func TestHostMirror(t *testing.T) {
 	}{
 		{"lines", map[string]string{"sources.list": "# deb http://old.example.com/debian trixie main\n" +
 			"deb-src http://src.example.com/debian trixie main\ndeb [arch=amd64 trusted=no] http://m.example.com/debian/ trixie main contrib\n" +
-			"deb http://s.example.com/debian-security trixie-security main\n"}, "http://m.example.com/debian", "http://s.example.com/debian-security"},
-		{"paragraphs", map[string]string{"sources.list.d/debian.sources": "Types: deb deb-src\nURIs: http://m.example.com/debian\nSuites: trixie\nComponents: main\n\n" +
-			"Types: deb\nURIs: http://off.example.com/debian\nComponents: main\nEnabled: no\n"}, "http://m.example.com/debian", "http://m.example.com/debian-security"},
-		{"another distribution", map[string]string{"sources.list": "deb http://m.example.com/ubuntu noble main\n"}, "", ""},
-		{"other components", map[string]string{"sources.list": "deb http://m.example.com/debian trixie contrib\n"}, "", ""},
+			"deb http://s.example.com/debian-security trixie-security main\n"},
+			"http://m.example.com/debian", "http://s.example.com/debian-security"},
+		{"paragraphs",
+			map[string]string{"sources.list.d/debian.sources": "Types: deb deb-src\nURIs: http://m.example.com/debian\nSuites: trixie\nComponents: main\n\n" +
+				"Types: deb\nURIs: http://off.example.com/debian\nComponents: main\nEnabled: no\n"},
+			"http://m.example.com/debian", "http://m.example.com/debian-security"},
+		{"another distribution",
+			map[string]string{"sources.list": "deb http://m.example.com/ubuntu noble main\n"}, "", ""},
+		{"other components",
+			map[string]string{"sources.list": "deb http://m.example.com/debian trixie contrib\n"}, "", ""},
 		{"nothing", nil, "", ""},
 	} {
 		root := t.TempDir()
@@ -109,7 +119,8 @@ func TestHostMirror(t *testing.T) {
 			}
 		}
 		m, err := debian.HostMirror(root)
-		if (err == nil) != (c.main != "") || err == nil && (m.Main != c.main || m.Security != c.security) {
+		if (err == nil) != (c.main != "") || err == nil &&
+			(m.Main != c.main || m.Security != c.security) {
 			t.Errorf("%s: %+v %v", c.name, m, err)
 		}
 	}

@@ -52,18 +52,21 @@ func WriteRoot(w io.Writer, pins []Pin, at time.Time, open func(Pin) (io.ReadClo
 
 // skeleton writes the directories and links of the root that no package has.
 func (rw *rootWriter) skeleton() error {
-	dirs := []string{"usr", "var", "var/lib", "var/lib/dpkg", "var/lib/dpkg/alternatives", "var/lib/dpkg/info",
+	dirs := []string{"usr", "var", "var/lib", "var/lib/dpkg", "var/lib/dpkg/alternatives",
+		"var/lib/dpkg/info",
 		"var/lib/dpkg/parts", "var/lib/dpkg/triggers", "var/lib/dpkg/updates"}
 	for _, d := range merged {
 		dirs = append(dirs, "usr/"+d)
 	}
 	for _, d := range dirs {
-		if err := rw.tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: d + "/", Mode: 0o755, ModTime: rw.time}); err != nil {
+		if err := rw.tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: d + "/", Mode: 0o755,
+			ModTime: rw.time}); err != nil {
 			return err
 		}
 	}
 	for _, d := range merged {
-		if err := rw.tw.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: d, Linkname: "usr/" + d, Mode: 0o777, ModTime: rw.time}); err != nil {
+		if err := rw.tw.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: d, Linkname: "usr/" + d,
+			Mode: 0o777, ModTime: rw.time}); err != nil {
 			return err
 		}
 	}
@@ -71,7 +74,8 @@ func (rw *rootWriter) skeleton() error {
 }
 
 func (rw *rootWriter) file(name string, mode fs.FileMode, data []byte) error {
-	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: int64(mode), Size: int64(len(data)), ModTime: rw.time}
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: int64(mode), Size: int64(len(data)),
+		ModTime: rw.time}
 	if err := rw.tw.WriteHeader(h); err != nil {
 		return err
 	}
@@ -106,8 +110,9 @@ func (rw *rootWriter) add(p Pin, open func(Pin) (io.ReadCloser, error)) error {
 
 // entry writes one file of a package.
 func (rw *rootWriter) entry(c *control, name string, h *tar.Header, body io.Reader) error {
-	out := &tar.Header{Typeflag: h.Typeflag, Name: throughUsr(name), Linkname: h.Linkname, Mode: h.Mode & 0o7777,
-		Uid: h.Uid, Gid: h.Gid, Size: h.Size, ModTime: h.ModTime}
+	out := &tar.Header{Typeflag: h.Typeflag, Name: throughUsr(name), Linkname: h.Linkname,
+		Mode: h.Mode & 0o7777,
+		Uid:  h.Uid, Gid: h.Gid, Size: h.Size, ModTime: h.ModTime}
 	switch h.Typeflag {
 	case tar.TypeDir:
 		if slices.Contains(merged, name) {
@@ -226,8 +231,10 @@ func (d *database) triggers(pkg, text string) {
 
 // files returns the files of the database, by name.
 func (d *database) files() map[string]dbFile {
-	out := map[string]dbFile{"status": {0o644, d.status.Bytes()}, "info/format": {0o644, []byte("1\n")}}
-	for _, empty := range []string{"available", "diversions", "statoverride", "triggers/Lock", "triggers/Unincorp"} {
+	out := map[string]dbFile{"status": {0o644, d.status.Bytes()},
+		"info/format": {0o644, []byte("1\n")}}
+	for _, empty := range []string{"available", "diversions", "statoverride", "triggers/Lock",
+		"triggers/Unincorp"} {
 		out[empty] = dbFile{mode: 0o644}
 	}
 	for name, f := range d.info {

@@ -58,20 +58,26 @@ func readAll(t testing.TB, r io.Reader) map[string]entry {
 
 // TestRoot unpacks packages of every compression and compares the files and dpkg's database.
 func TestRoot(t *testing.T) {
-	a := deb(t, "liba", "xz", "Multi-Arch: same\n", map[string]string{"triggers": "# comment\ninterest-noawait /usr/lib\ninterest ldconfig\nactivate x\n",
-		"postinst": "#!/bin/sh\n"},
-		file{name: "./", kind: tar.TypeDir}, file{name: "./lib/", kind: tar.TypeDir}, file{name: "./lib/x/", kind: tar.TypeDir},
-		file{name: "./lib/x/a.so.1", text: "A"}, file{name: "./usr/lib/x/a.so", kind: tar.TypeSymlink, link: "a.so.1"},
+	a := deb(t, "liba", "xz", "Multi-Arch: same\n",
+		map[string]string{"triggers": "# comment\ninterest-noawait /usr/lib\ninterest ldconfig\nactivate x\n",
+			"postinst": "#!/bin/sh\n"},
+		file{name: "./", kind: tar.TypeDir}, file{name: "./lib/", kind: tar.TypeDir},
+		file{name: "./lib/x/", kind: tar.TypeDir},
+		file{name: "./lib/x/a.so.1", text: "A"}, file{name: "./usr/lib/x/a.so", kind: tar.TypeSymlink,
+			link: "a.so.1"},
 		file{name: "./lib/x/hard", kind: tar.TypeLink, link: "./lib/x/a.so.1"})
-	b := deb(t, "tool", "zst", "Depends: liba\n", map[string]string{"conffiles": "/etc/tool.conf\nremove-on-upgrade /etc/gone\n"},
-		file{name: "./bin/tool", text: "T", mode: 0o4755}, file{name: "./etc/tool.conf", text: "x=1\n", mode: 0o644})
+	b := deb(t, "tool", "zst", "Depends: liba\n",
+		map[string]string{"conffiles": "/etc/tool.conf\nremove-on-upgrade /etc/gone\n"},
+		file{name: "./bin/tool", text: "T", mode: 0o4755},
+		file{name: "./etc/tool.conf", text: "x=1\n", mode: 0o644})
 	c := deb(t, "plain", "gz", "", nil, file{name: "usr/share/plain", text: "P"})
 	got, err := rootOf(t, a, b, c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"usr/lib/x/a.so.1": "A", "usr/bin/tool": "T", "etc/tool.conf.dpkg-new": "x=1\n", "usr/share/plain": "P",
+		"usr/lib/x/a.so.1": "A", "usr/bin/tool": "T", "etc/tool.conf.dpkg-new": "x=1\n",
+		"usr/share/plain":          "P",
 		"var/lib/dpkg/info/format": "1\n", "var/lib/dpkg/info/liba:all.postinst": "#!/bin/sh\n",
 		"var/lib/dpkg/info/tool.list":      "/.\n/bin/tool\n/etc/tool.conf\n",
 		"var/lib/dpkg/triggers/File":       "/usr/lib liba:all/noawait\n",
@@ -111,7 +117,8 @@ func TestHostilePackages(t *testing.T) {
 		{"an absolute name", "absolute", one(file{name: "/etc/passwd", text: "x"})},
 		{"a second absolute name", "absolute", one(file{name: ".//etc/passwd", text: "x"})},
 		{"a line break", "line break", one(file{name: "./usr/a\n/etc/b", text: "x"})},
-		{"a hard link out", "hard link", one(file{name: "./a", kind: tar.TypeLink, link: "../../etc/shadow"})},
+		{"a hard link out", "hard link", one(file{name: "./a", kind: tar.TypeLink,
+			link: "../../etc/shadow"})},
 		{"a device", "special file", one(file{name: "./dev/sda", kind: tar.TypeBlock})},
 		{"a character device", "special file", one(file{name: "./dev/mem", kind: tar.TypeChar})},
 		{"a pipe", "special file", one(file{name: "./p", kind: tar.TypeFifo})},
@@ -121,14 +128,28 @@ func TestHostilePackages(t *testing.T) {
 			d.pin.Name = "evil"
 			return d
 		}()},
-		{"no data", "no data part", debOf(t, "evil", []member{{"debian-binary", []byte("2.0\n")}, {"control.tar", good}})},
-		{"data first", "before its control part", debOf(t, "evil", []member{{"data.tar", good}, {"control.tar", good}})},
-		{"no control file", "no usable control file", debOf(t, "evil", []member{{"control.tar", tarOf(t)}, {"data.tar", good}})},
+		{"no data", "no data part", debOf(t, "evil",
+			[]member{{"debian-binary", []byte("2.0\n")}, {"control.tar", good}})},
+		{"data first", "before its control part", debOf(t, "evil",
+			[]member{{"data.tar", good}, {"control.tar", good}})},
+		{"no control file", "no usable control file",
+			debOf(t, "evil", []member{{"control.tar", tarOf(t)}, {"data.tar", good}})},
 		{"two paragraphs", "no usable control file", debOf(t, "evil", []member{
-			{"control.tar", tarOf(t, file{name: "./control", text: "Package: evil\nVersion: 1.0-1\n\nPackage: bash\nStatus: install ok installed\n"})}, {"data.tar", good}})},
-		{"a script elsewhere", "another kind or place", debOf(t, "evil", []member{{"control.tar", tarOf(t, file{name: "./../../x", text: "x"})}, {"data.tar", good}})},
-		{"a control bomb", "unpacks to too much", debOf(t, "evil", []member{{"control.tar.xz", compress(t, "xz", tarOf(t, file{name: "./md5sums", text: strings.Repeat("\x00", 33<<20)}))}})},
-		{"cut off", "ends in the middle", func() packed { d := big(t); d.raw = d.raw[:len(d.raw)/2]; return d }()},
+			{"control.tar", tarOf(t, file{name: "./control",
+				text: "Package: evil\nVersion: 1.0-1\n\nPackage: bash\nStatus: install ok installed\n"})},
+			{"data.tar", good}})},
+		{"a script elsewhere", "another kind or place",
+			debOf(t, "evil", []member{{"control.tar", tarOf(t, file{name: "./../../x", text: "x"})},
+				{"data.tar", good}})},
+		{"a control bomb", "unpacks to too much", debOf(t, "evil",
+			[]member{{"control.tar.xz", compress(t, "xz",
+				tarOf(t, file{name: "./md5sums", text: strings.Repeat("\x00", 33<<20)}))}})},
+		{"cut off", "ends in the middle", func() packed {
+			d := big(
+				t)
+			d.raw = d.raw[:len(d.raw)/2]
+			return d
+		}()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := rootOf(t, c.deb)
@@ -144,14 +165,16 @@ func TestHostilePackages(t *testing.T) {
 func TestBombs(t *testing.T) {
 	bomb := tarOf(t, file{name: "./zeros", text: strings.Repeat("\x00", 8<<20)})
 	count := func(how string, limit int64) (n int64, err error) {
-		err = debian.ReadTar(bytes.NewReader(compress(t, how, bomb)), limit, func(_ *tar.Header, r io.Reader) error {
-			n, err = io.Copy(io.Discard, r)
-			return err
-		})
+		err = debian.ReadTar(bytes.NewReader(compress(t, how, bomb)), limit,
+			func(_ *tar.Header, r io.Reader) error {
+				n, err = io.Copy(io.Discard, r)
+				return err
+			})
 		return n, err
 	}
 	for _, how := range []string{"xz", "zst", "gz"} {
-		if n, err := count(how, 1<<20); err == nil || !strings.Contains(err.Error(), "too much") || n > 1<<20 {
+		if n, err := count(how, 1<<20); err == nil || !strings.Contains(err.Error(), "too much") ||
+			n > 1<<20 {
 			t.Errorf("%s: %d bytes, %v", how, n, err)
 		}
 		if n, err := count(how, int64(len(bomb))); err != nil || n != 8<<20 {
@@ -165,7 +188,8 @@ func TestBombs(t *testing.T) {
 	h := raw[12 : 12+(int(raw[12])+1)*4]
 	h[bytes.IndexByte(h, 0x21)+2] = 40 // a dictionary of 4 GB
 	fixSum(h)
-	if err := debian.ReadTar(bytes.NewReader(raw), 1<<30, func(*tar.Header, io.Reader) error { return nil }); err == nil {
+	if err := debian.ReadTar(bytes.NewReader(raw), 1<<30,
+		func(*tar.Header, io.Reader) error { return nil }); err == nil {
 		t.Error("a dictionary of 4 GB was taken")
 	}
 }
@@ -177,7 +201,8 @@ func TestLinksStayInside(t *testing.T) {
 	if err := os.WriteFile(outside, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a := deb(t, "a", "xz", "", nil, file{name: "./usr/out", kind: tar.TypeSymlink, link: outside[:strings.LastIndex(outside, "/")]})
+	a := deb(t, "a", "xz", "", nil, file{name: "./usr/out", kind: tar.TypeSymlink,
+		link: outside[:strings.LastIndex(outside, "/")]})
 	b := deb(t, "b", "xz", "", nil, file{name: "./usr/out/victim", text: "theirs"})
 	var stream bytes.Buffer
 	if err := debian.WriteRoot(&stream, pinsOf(a, b), epoch, opener(a, b)); err != nil {
@@ -213,7 +238,8 @@ func TestReadError(t *testing.T) {
 	err := debian.WriteRoot(io.Discard, pinsOf(a), epoch, func(debian.Pin) (io.ReadCloser, error) {
 		return nil, &carrel.Error{Kind: carrel.Internal, Err: errors.New("the disk is broken")}
 	})
-	if err == nil || !strings.Contains(err.Error(), "package a") || !strings.Contains(err.Error(), "broken") {
+	if err == nil || !strings.Contains(err.Error(), "package a") ||
+		!strings.Contains(err.Error(), "broken") {
 		t.Errorf("%v", err)
 	}
 }

@@ -31,7 +31,8 @@ func TestReadAndExtend(t *testing.T) {
 	dir := NewDir(0o700 | fs.ModeSticky)
 	root.Set("dir", dir)
 	for i := range 500 { // a directory of several blocks
-		if _, err := w.AddFile(dir, fmt.Sprintf("file-with-a-long-name-%04d", i), 0o600, fmt.Append(nil, i)); err != nil {
+		if _, err := w.AddFile(dir, fmt.Sprintf("file-with-a-long-name-%04d", i), 0o600,
+			fmt.Append(nil, i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -56,7 +57,8 @@ func TestReadAndExtend(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := again.Child("big"); n == nil || n != again.Child("hard") || n.Links() != 2 || n.Mode != 0o640 || n.UID != 12 || n.GID != 34 ||
+	if n := again.Child("big"); n == nil || n != again.Child("hard") || n.Links() != 2 ||
+		n.Mode != 0o640 || n.UID != 12 || n.GID != 34 ||
 		!n.Mtime().Equal(time.Unix(1000, 5)) || !bytes.Equal(bytesOf(t, two, n), content) {
 		t.Errorf("big = %+v", n)
 	}

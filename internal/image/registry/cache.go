@@ -37,7 +37,8 @@ const DefaultCacheBytes = 4 << 30
 // NewCache returns a cache in a directory, which is made at the first use. maxBytes 0 is
 // DefaultCacheBytes; a negative one keeps nothing.
 func NewCache(dir string, maxBytes int64, log *slog.Logger) *Cache {
-	return &Cache{dir: dir, maxBytes: cmp.Or(maxBytes, DefaultCacheBytes), log: log, busy: map[string]chan struct{}{}}
+	return &Cache{dir: dir, maxBytes: cmp.Or(maxBytes, DefaultCacheBytes), log: log,
+		busy: map[string]chan struct{}{}}
 }
 
 // path is the place of a layer. The project's name may hold characters that a directory's may not.

@@ -25,7 +25,8 @@ import (
 
 // authenticator returns the credentials for a registry: those of the request, or else those of the
 // keychain.
-func (c *Client) authenticator(ctx context.Context, op string, reg name.Registry, own *carrel.RegistryCredentials, keys authn.Keychain) (authn.Authenticator, error) {
+func (c *Client) authenticator(ctx context.Context, op string, reg name.Registry,
+	own *carrel.RegistryCredentials, keys authn.Keychain) (authn.Authenticator, error) {
 	if own == nil {
 		if keys == nil {
 			return authn.Anonymous, nil
@@ -33,7 +34,8 @@ func (c *Client) authenticator(ctx context.Context, op string, reg name.Registry
 		return keys.Resolve(reg)
 	}
 	bad := func(field, format string, args ...any) error {
-		return &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "credentials." + field, Err: fmt.Errorf(format, args...)}
+		return &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "credentials." + field,
+			Err: fmt.Errorf(format, args...)}
 	}
 	switch own.Type {
 	case "", carrel.CredentialsBasic:
@@ -78,7 +80,8 @@ var (
 const ecrTarget = "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken"
 
 // ecrToken exchanges an AWS account's keys for a password of its registry.
-func (c *Client) ecrToken(ctx context.Context, op string, own *carrel.RegistryCredentials) (authn.Authenticator, error) {
+func (c *Client) ecrToken(ctx context.Context, op string,
+	own *carrel.RegistryCredentials) (authn.Authenticator, error) {
 	endpoint := c.cfg.AWSEndpoint
 	if endpoint == "" {
 		endpoint = "https://api.ecr." + own.AWSRegion + ".amazonaws.com/"
@@ -111,7 +114,8 @@ func (c *Client) ecrToken(ctx context.Context, op string, own *carrel.RegistryCr
 		}
 		_ = json.Unmarshal(raw, &said)
 		return nil, &carrel.Error{Op: op, Kind: carrel.Unauthenticated, Field: "credentials",
-			Err:  fmt.Errorf("%s gives no token: %s %.200s %.200s", req.URL.Host, resp.Status, said.Type, said.Message),
+			Err: fmt.Errorf("%s gives no token: %s %.200s %.200s", req.URL.Host, resp.Status, said.Type,
+				said.Message),
 			Hint: "the AWS keys need the right ecr:GetAuthorizationToken in that region"}
 	}
 	var answer struct {
@@ -125,26 +129,30 @@ func (c *Client) ecrToken(ctx context.Context, op string, own *carrel.RegistryCr
 			return &authn.Basic{Username: user, Password: password}, nil
 		}
 	}
-	return nil, &carrel.Error{Op: op, Kind: carrel.Unavailable, Field: "credentials", Err: errors.New("the answer of Amazon ECR holds no token")}
+	return nil, &carrel.Error{Op: op, Kind: carrel.Unavailable, Field: "credentials",
+		Err: errors.New("the answer of Amazon ECR holds no token")}
 }
 
 // signAWS signs a request as AWS's "Signature Version 4" wants it. The headers that are set so far
 // are signed.
-func signAWS(req *http.Request, body []byte, own *carrel.RegistryCredentials, service string, now time.Time) {
+func signAWS(req *http.Request, body []byte, own *carrel.RegistryCredentials, service string,
+	now time.Time) {
 	stamp := now.UTC().Format("20060102T150405Z")
 	day := stamp[:8]
 	req.Header.Set("X-Amz-Date", stamp)
 	canonical := fmt.Sprintf("content-type:%s\nhost:%s\nx-amz-date:%s\nx-amz-target:%s\n",
 		req.Header.Get("Content-Type"), req.URL.Host, stamp, req.Header.Get("X-Amz-Target"))
 	const signed = "content-type;host;x-amz-date;x-amz-target"
-	whole := strings.Join([]string{req.Method, awsPath(req.URL), "", canonical, signed, hexSum(body)}, "\n")
+	whole := strings.Join([]string{req.Method, awsPath(req.URL), "", canonical, signed, hexSum(body)},
+		"\n")
 	scope := strings.Join([]string{day, own.AWSRegion, service, "aws4_request"}, "/")
 	text := strings.Join([]string{"AWS4-HMAC-SHA256", stamp, scope, hexSum([]byte(whole))}, "\n")
 	key := []byte("AWS4" + own.AWSSecretAccessKey)
 	for _, part := range []string{day, own.AWSRegion, service, "aws4_request", text} {
 		key = mac(key, part)
 	}
-	req.Header.Set("Authorization", fmt.Sprintf("AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, Signature=%s",
+	req.Header.Set("Authorization", fmt.Sprintf(
+		"AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, Signature=%s",
 		own.AWSAccessKeyID, scope, signed, hex.EncodeToString(key)))
 }
 

@@ -21,7 +21,7 @@
 //
 // # Layers are kept
 //
-// A [Cache] keeps compressed layers by digest. Each project has its own part of it, so nobody learns
-// or gets a layer of another project. A pull always asks the registry for the manifest first, with
-// the caller's credentials.
+// A [Cache] keeps compressed layers by digest. Each project has its own part of it, so nobody
+// learns or gets a layer of another project. A pull always asks the registry for the manifest
+// first, with the caller's credentials.
 package registry

@@ -54,7 +54,8 @@ func (d *download) start(ctx context.Context) (*archive.Source, error) {
 	for _, l := range d.found.manifest.Layers {
 		if l.Size > d.req.MaxBytes-total {
 			return nil, &carrel.Error{Op: opPull, Kind: carrel.Exhausted, Field: "MaxBytes",
-				Err: fmt.Errorf("the image's layers have more than %d bytes, the limit MaxBytes", d.req.MaxBytes)}
+				Err: fmt.Errorf("the image's layers have more than %d bytes, the limit MaxBytes",
+					d.req.MaxBytes)}
 		}
 		total += l.Size
 	}
@@ -66,9 +67,10 @@ func (d *download) start(ctx context.Context) (*archive.Source, error) {
 		l := &layerFile{desc: desc, done: make(chan struct{})}
 		d.layers = append(d.layers, l)
 		todo <- l
-		src.Layers = append(src.Layers, archive.Layer{Digest: desc.Digest, Open: func(ctx context.Context) (io.ReadCloser, error) {
-			return d.open(ctx, l)
-		}})
+		src.Layers = append(src.Layers, archive.Layer{Digest: desc.Digest,
+			Open: func(ctx context.Context) (io.ReadCloser, error) {
+				return d.open(ctx, l)
+			}})
 	}
 	close(todo)
 	for range parallelLayers {
@@ -117,7 +119,8 @@ func (d *download) release() {
 	}
 }
 
-// failure returns the error because of which the downloads ended: one layer's fault ends all others.
+// failure returns the error because of which the downloads ended: one layer's fault ends all
+// others.
 func (d *download) failure() error {
 	var first error
 	for _, l := range d.layers {
@@ -206,7 +209,8 @@ func isCut(err error) bool {
 }
 
 // piece copies what is missing of a layer. have counts the bytes that are in the file.
-func (d *download) piece(ctx context.Context, o origin, desc v1.Descriptor, f *os.File, sum hash.Hash, have *int64) error {
+func (d *download) piece(ctx context.Context, o origin, desc v1.Descriptor, f *os.File,
+	sum hash.Hash, have *int64) error {
 	rc, start, err := o.blob(ctx, desc.Digest, *have)
 	if err != nil {
 		return err
@@ -232,7 +236,8 @@ func (d *download) piece(ctx context.Context, o origin, desc v1.Descriptor, f *o
 		case err == io.EOF && *have == desc.Size:
 			return nil
 		case err == io.EOF:
-			return fmt.Errorf("a layer of %d bytes ended after %d: %w", desc.Size, *have, io.ErrUnexpectedEOF)
+			return fmt.Errorf("a layer of %d bytes ended after %d: %w", desc.Size, *have,
+				io.ErrUnexpectedEOF)
 		case err != nil:
 			return err
 		}

@@ -55,7 +55,8 @@ func classify(op, ref, host string, err error) error {
 	if ge, ok := errors.AsType[*guardError](err); ok {
 		return ge.public(op, ref)
 	}
-	e := &carrel.Error{Op: op, Kind: carrel.Unavailable, Field: "image", Err: fmt.Errorf("%s: %w", ref, err),
+	e := &carrel.Error{Op: op, Kind: carrel.Unavailable, Field: "image",
+		Err:  fmt.Errorf("%s: %w", ref, err),
 		Hint: "check the network, then try again"}
 	code, after := statusOf(err)
 	_, stalled := errors.AsType[*stallError](err)
@@ -67,13 +68,16 @@ func classify(op, ref, host string, err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		e.Kind, e.Hint = carrel.TimedOut, ""
 	case lies:
-		e.Kind, e.Hint = carrel.Invalid, "what "+host+" sent is not the image that was asked for: do not use it"
+		e.Kind, e.Hint = carrel.Invalid,
+			"what "+host+" sent is not the image that was asked for: do not use it"
 	case code == http.StatusNotFound, errors.Is(err, errNotStored):
 		e.Kind, e.Hint = carrel.NotFound, "check the image's name and tag"
 	case code == http.StatusUnauthorized, code == http.StatusForbidden:
 		e.Kind = carrel.Unauthenticated
-		e.Err = fmt.Errorf("%s: %s wants credentials that allow this, or has no such image: %w", ref, host, err)
-		e.Hint = "log the daemon's user in (docker login " + host + "), or give --username and --password-stdin"
+		e.Err = fmt.Errorf("%s: %s wants credentials that allow this, or has no such image: %w", ref,
+			host, err)
+		e.Hint = "log the daemon's user in (docker login " + host +
+			"), or give --username and --password-stdin"
 	case code == http.StatusTooManyRequests:
 		e.RetryAfter = after
 		e.Err = fmt.Errorf("%s: %s limits how often you may ask: %w", ref, host, err)

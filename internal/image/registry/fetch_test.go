@@ -122,7 +122,8 @@ func TestResume(t *testing.T) {
 		var cuts, sent atomic.Int64
 		o.setHook(func(w http.ResponseWriter, r *http.Request) bool {
 			code, body := o.body(r)
-			if !strings.Contains(r.URL.Path, "/blobs/") || r.Method != http.MethodGet || code != 200 || len(body) < 1<<20 {
+			if !strings.Contains(r.URL.Path, "/blobs/") || r.Method != http.MethodGet || code != 200 ||
+				len(body) < 1<<20 {
 				return false
 			}
 			from := 0
@@ -164,7 +165,8 @@ func TestEndlessCuts(t *testing.T) {
 	o := serveOdd(t)
 	o.push(t, "app:1", imageOf(t, layer(t, "big", noise(1<<20))))
 	o.setHook(func(w http.ResponseWriter, r *http.Request) bool {
-		if code, body := o.body(r); strings.Contains(r.URL.Path, "/blobs/") && code == 200 && len(body) > 1<<19 {
+		if code, body := o.body(r); strings.Contains(r.URL.Path, "/blobs/") && code == 200 &&
+			len(body) > 1<<19 {
 			w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 			_, _ = w.Write(body[:100])
 			panic(http.ErrAbortHandler)
@@ -196,7 +198,10 @@ func TestDrip(t *testing.T) {
 				}
 			}
 		})
-		_, _, err := fetch(t, o.host+"/app:1", func(c *pull.Config, _ *pull.Request) { c.StallTime = 200 * time.Millisecond })
+		_, _, err := fetch(t, o.host+"/app:1", func(c *pull.Config,
+			_ *pull.Request) {
+			c.StallTime = 200 * time.Millisecond
+		})
 		wantKind(t, err, carrel.Unavailable, "sent only")
 		if !strings.Contains(carrel.HintOf(err), "mirror") {
 			t.Errorf("%s: hint %q", part, carrel.HintOf(err))
@@ -205,7 +210,10 @@ func TestDrip(t *testing.T) {
 	// One that never begins.
 	o := serveOdd(t)
 	o.setHook(func(_ http.ResponseWriter, r *http.Request) bool { <-r.Context().Done(); return true })
-	_, _, err := fetch(t, o.host+"/app:1", func(c *pull.Config, _ *pull.Request) { c.StallTime = 100 * time.Millisecond })
+	_, _, err := fetch(t, o.host+"/app:1", func(c *pull.Config,
+		_ *pull.Request) {
+		c.StallTime = 100 * time.Millisecond
+	})
 	wantKind(t, err, carrel.TimedOut, "response headers")
 }
 
@@ -232,7 +240,8 @@ func TestPatience(t *testing.T) {
 	wait = "3600"
 	_, _, err := fetch(t, o.host+"/app:1", nil)
 	wantKind(t, err, carrel.Unavailable, o.host)
-	if carrel.RetryAfterOf(err) != time.Hour || !strings.Contains(fmt.Sprint(err), "limits how often") {
+	if carrel.RetryAfterOf(err) != time.Hour ||
+		!strings.Contains(fmt.Sprint(err), "limits how often") {
 		t.Errorf("%v, retry after %v", err, carrel.RetryAfterOf(err))
 	}
 }
@@ -314,7 +323,8 @@ func TestOneDownload(t *testing.T) {
 		t.Fatal(err)
 	}
 	cache := pull.NewCache(filepath.Join(t.TempDir(), "kept"), 0, slog.New(slog.DiscardHandler))
-	c, err := pull.New(pull.Config{Keychain: authn.NewMultiKeychain(), Allow: []string{o.host}, Cache: cache})
+	c, err := pull.New(pull.Config{Keychain: authn.NewMultiKeychain(), Allow: []string{o.host},
+		Cache: cache})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,7 +333,8 @@ func TestOneDownload(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if _, _, err := build(t, c, dir, carrel.PullOptions{Image: o.host + "/app:1"}, pull.Request{}); err != nil {
+			if _, _, err := build(t, c, dir, carrel.PullOptions{Image: o.host + "/app:1"},
+				pull.Request{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -375,7 +386,8 @@ func TestMirrors(t *testing.T) {
 		return false
 	})
 	own := &carrel.RegistryCredentials{Username: "me", Password: "sesame"}
-	if _, _, err := fetchWith(t, carrel.PullOptions{Image: upstream.host + "/team/app:1", Credentials: own}, cfg); err != nil || leaked.Load() {
+	if _, _, err := fetchWith(t, carrel.PullOptions{Image: upstream.host + "/team/app:1",
+		Credentials: own}, cfg); err != nil || leaked.Load() {
 		t.Errorf("%v, leaked %t", err, leaked.Load())
 	}
 	// The operator's are for the operator only.
@@ -415,7 +427,8 @@ func TestOffline(t *testing.T) {
 		*c = w.config() // any connection is an error
 		c.Offline, c.Layout = true, dir
 	}
-	for _, ref := range []string{"python:3.12", "docker.io/library/python:3.12", "python@" + digest.String()} {
+	for _, ref := range []string{"python:3.12", "docker.io/library/python:3.12",
+		"python@" + digest.String()} {
 		got, res, err := fetch(t, ref, offline)
 		if err != nil || res.Digest != digest.String() || content(t, got, "arch") != runtime.GOARCH {
 			t.Errorf("%s: %v", ref, err)
@@ -423,7 +436,11 @@ func TestOffline(t *testing.T) {
 	}
 	_, _, err = fetch(t, "python:3.13", offline)
 	wantKind(t, err, carrel.NotFound, dir)
-	_, _, err = fetch(t, "python:3.12", func(c *pull.Config, r *pull.Request) { offline(c, r); c.Layout = "" })
+	_, _, err = fetch(t, "python:3.12", func(c *pull.Config,
+		r *pull.Request) {
+		offline(c, r)
+		c.Layout = ""
+	})
 	wantKind(t, err, carrel.Unsupported, "offline")
 	// With a network, the directory goes first and the registry second.
 	o := serveOdd(t)
@@ -456,7 +473,8 @@ func TestPlatform(t *testing.T) {
 	s := serve(t)
 	s.push(t, "app:1", sample(t, runtime.GOARCH))
 	for _, p := range []string{"", "linux/" + runtime.GOARCH, "linux/" + runtime.GOARCH + "/v3"} {
-		if _, _, err := fetchWith(t, carrel.PullOptions{Image: s.host + "/app:1", Platform: p}, nil); err != nil {
+		if _, _, err := fetchWith(t, carrel.PullOptions{Image: s.host + "/app:1", Platform: p},
+			nil); err != nil {
 			t.Errorf("%q: %v", p, err)
 		}
 	}
@@ -471,13 +489,15 @@ func TestCredentialKinds(t *testing.T) {
 	s := serve(t)
 	s.push(t, "app:1", sample(t, runtime.GOARCH))
 	get := func(own carrel.RegistryCredentials, endpoint string) error {
-		_, _, err := fetchWith(t, carrel.PullOptions{Image: s.host + "/app:1", Credentials: &own}, func(c *pull.Config, r *pull.Request) {
-			c.AWSEndpoint, r.Operator = endpoint, false
-		})
+		_, _, err := fetchWith(t, carrel.PullOptions{Image: s.host + "/app:1", Credentials: &own},
+			func(c *pull.Config, r *pull.Request) {
+				c.AWSEndpoint, r.Operator = endpoint, false
+			})
 		return err
 	}
 	s.password = "sesame"
-	if err := get(carrel.RegistryCredentials{Type: "registry", Username: "me", Password: "sesame"}, ""); err != nil {
+	if err := get(carrel.RegistryCredentials{Type: "registry", Username: "me", Password: "sesame"},
+		""); err != nil {
 		t.Error(err)
 	}
 	err := get(carrel.RegistryCredentials{Username: "me", Password: "wr0ng"}, "")
@@ -491,18 +511,21 @@ func TestCredentialKinds(t *testing.T) {
 		asked = r.Header
 		if !strings.Contains(r.Header.Get("Authorization"), "Credential=AKIA/") {
 			w.WriteHeader(http.StatusBadRequest)
-			_, _ = io.WriteString(w, `{"__type":"UnrecognizedClientException","message":"The security token is invalid."}`)
+			_, _ = io.WriteString(w,
+				`{"__type":"UnrecognizedClientException","message":"The security token is invalid."}`)
 			return
 		}
 		token := base64.StdEncoding.EncodeToString([]byte("me:sesame"))
 		_, _ = io.WriteString(w, `{"authorizationData":[{"authorizationToken":"`+token+`"}]}`)
 	}))
 	defer aws.Close()
-	keys := carrel.RegistryCredentials{Type: "aws", AWSAccessKeyID: "AKIA", AWSSecretAccessKey: "53cret", AWSRegion: "eu-west-1"}
+	keys := carrel.RegistryCredentials{Type: "aws", AWSAccessKeyID: "AKIA",
+		AWSSecretAccessKey: "53cret", AWSRegion: "eu-west-1"}
 	if err := get(keys, aws.URL); err != nil {
 		t.Error(err)
 	}
-	if !strings.HasSuffix(asked.Get("X-Amz-Target"), ".GetAuthorizationToken") || !strings.Contains(asked.Get("Authorization"), "/eu-west-1/ecr/aws4_request") {
+	if !strings.HasSuffix(asked.Get("X-Amz-Target"), ".GetAuthorizationToken") ||
+		!strings.Contains(asked.Get("Authorization"), "/eu-west-1/ecr/aws4_request") {
 		t.Errorf("asked with %v", asked)
 	}
 	wantKind(t, get(keys, ""), carrel.Invalid, "Amazon ECR") // the registry is none of Amazon's
@@ -512,14 +535,17 @@ func TestCredentialKinds(t *testing.T) {
 	wantKind(t, get(keys, aws.URL), carrel.Invalid, "region")
 
 	s.user, s.password = "_json_key", `{"type":"service_account"}`
-	if err := get(carrel.RegistryCredentials{Type: "gcp", ServiceAccountJSON: s.password}, ""); err != nil {
+	if err := get(carrel.RegistryCredentials{Type: "gcp", ServiceAccountJSON: s.password},
+		""); err != nil {
 		t.Error(err)
 	}
-	for _, bad := range []carrel.RegistryCredentials{{Type: "gcp", ServiceAccountJSON: "x"}, {Type: "azure"}, {}, {Username: "me"}, {Type: "aws"}} {
+	for _, bad := range []carrel.RegistryCredentials{{Type: "gcp", ServiceAccountJSON: "x"},
+		{Type: "azure"}, {}, {Username: "me"}, {Type: "aws"}} {
 		wantKind(t, get(bad, ""), carrel.Invalid, "credentials.")
 	}
 	secret := carrel.RegistryCredentials{Password: "sesame"}
-	if text := fmt.Sprintf("%v %+v %#v %s", secret, secret, secret, slog.AnyValue(secret).Resolve()); strings.Contains(text, "sesame") {
+	if text := fmt.Sprintf("%v %+v %#v %s", secret, secret, secret,
+		slog.AnyValue(secret).Resolve()); strings.Contains(text, "sesame") {
 		t.Errorf("printed as %s", text)
 	}
 }
@@ -533,7 +559,8 @@ func TestLies(t *testing.T) {
 		o.setHook(func(w http.ResponseWriter, r *http.Request) bool {
 			code, body := o.body(r)
 			isLayer := bytes.HasPrefix(body, []byte{0x1f, 0x8b})
-			if r.Method != http.MethodGet || code != 200 || !strings.Contains(r.URL.Path, part) || strings.Contains(part, "blobs") && !isLayer {
+			if r.Method != http.MethodGet || code != 200 || !strings.Contains(r.URL.Path, part) ||
+				strings.Contains(part, "blobs") && !isLayer {
 				return false
 			}
 			_, _ = w.Write(change(body))
@@ -545,13 +572,22 @@ func TestLies(t *testing.T) {
 		change     func([]byte) []byte
 		says       string
 	}{
-		{"another layer of the same size", "/blobs/", func(b []byte) []byte { return bytes.Repeat([]byte{1}, len(b)) }, "digest"},
+		{"another layer of the same size", "/blobs/",
+			func(b []byte) []byte { return bytes.Repeat([]byte{1}, len(b)) }, "digest"},
 		{"a longer layer", "/blobs/", func(b []byte) []byte { return append(b, 1) }, "gives more"},
-		{"an endless manifest", "/manifests/", func([]byte) []byte { return bytes.Repeat([]byte{' '}, 9<<20) }, "more than"},
-		{"a manifest that is none", "/manifests/", func([]byte) []byte { return []byte("<html>") }, "manifest"},
+		{"an endless manifest", "/manifests/", func(
+			[]byte) []byte {
+			return bytes.Repeat([]byte{' '}, 9<<20)
+		}, "more than"},
+		{"a manifest that is none", "/manifests/", func([]byte) []byte { return []byte("<html>") },
+			"manifest"},
 		{"an empty manifest", "/manifests/", func([]byte) []byte { return []byte("{}") }, "neither"},
-		{"a negative size", "/manifests/", func(b []byte) []byte { return bytes.ReplaceAll(b, []byte(`"size":`), []byte(`"size":-`)) }, ""},
-		{"a digest of another kind", "/manifests/", func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("sha256:"), []byte("md5:")) }, ""},
+		{"a negative size", "/manifests/", func(b []byte) []byte {
+			return bytes.ReplaceAll(b,
+				[]byte(`"size":`), []byte(`"size":-`))
+		}, ""},
+		{"a digest of another kind", "/manifests/",
+			func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("sha256:"), []byte("md5:")) }, ""},
 		{"another media type", "/manifests/", func(b []byte) []byte {
 			return bytes.ReplaceAll(b, []byte("container.image.v1+json"), []byte("helm.config.v1+json"))
 		}, "helm"},
@@ -574,7 +610,8 @@ func TestLies(t *testing.T) {
 	// Indexes in a circle.
 	o.setHook(func(w http.ResponseWriter, r *http.Request) bool {
 		if strings.Contains(r.URL.Path, "/manifests/") {
-			fmt.Fprintf(w, `{"schemaVersion":2,"manifests":[{"mediaType":"application/vnd.oci.image.index.v1+json","size":1,"digest":"sha256:%064d"}]}`, 1)
+			fmt.Fprintf(w,
+				`{"schemaVersion":2,"manifests":[{"mediaType":"application/vnd.oci.image.index.v1+json","size":1,"digest":"sha256:%064d"}]}`, 1)
 			return true
 		}
 		return false
@@ -588,7 +625,8 @@ func TestReleaseEndsDownloads(t *testing.T) {
 	o := serveOdd(t)
 	o.push(t, "app:1", imageOf(t, layer(t, "big", noise(1<<20))))
 	o.setHook(func(w http.ResponseWriter, r *http.Request) bool {
-		if code, body := o.body(r); strings.Contains(r.URL.Path, "/blobs/") && code == 200 && len(body) > 1<<19 {
+		if code, body := o.body(r); strings.Contains(r.URL.Path, "/blobs/") && code == 200 &&
+			len(body) > 1<<19 {
 			_, _ = w.Write(body[:1000])
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
@@ -597,12 +635,14 @@ func TestReleaseEndsDownloads(t *testing.T) {
 		return false
 	})
 	dir := t.TempDir()
-	c, err := pull.New(pull.Config{Keychain: authn.NewMultiKeychain(), Allow: []string{o.host}, Cache: pull.NewCache(dir, 0, slog.Default())})
+	c, err := pull.New(pull.Config{Keychain: authn.NewMultiKeychain(), Allow: []string{o.host},
+		Cache: pull.NewCache(dir, 0, slog.Default())})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	src, release, err := c.Pull(context.Background(), carrel.PullOptions{Image: o.host + "/app:1"}, pull.Request{})
+	src, release, err := c.Pull(context.Background(), carrel.PullOptions{Image: o.host + "/app:1"},
+		pull.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -625,7 +665,8 @@ func TestDockerConfiguration(t *testing.T) {
 	t.Setenv("DOCKER_CONFIG", dir)
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	helper := "#!/bin/sh\nread -r host\nprintf '{\"ServerURL\":\"%s\",\"Username\":\"me\",\"Secret\":\"sesame\"}' \"$host\"\n"
-	if err := os.WriteFile(filepath.Join(dir, "docker-credential-test"), []byte(helper), 0o700); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "docker-credential-test"), []byte(helper),
+		0o700); err != nil {
 		t.Fatal(err)
 	}
 	get := func(config string) error {
@@ -642,5 +683,6 @@ func TestDockerConfiguration(t *testing.T) {
 	if err := get(`{"credHelpers":{"` + s.host + `":"test"}}`); err != nil {
 		t.Error("a helper:", err)
 	}
-	wantKind(t, get(`{"auths":{"other.example.com":{"auth":"`+basic+`"}}}`), carrel.Unauthenticated, s.host)
+	wantKind(t, get(`{"auths":{"other.example.com":{"auth":"`+basic+`"}}}`), carrel.Unauthenticated,
+		s.host)
 }

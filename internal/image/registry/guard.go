@@ -67,8 +67,10 @@ func newGuard(c Config, timeout time.Duration) (*guard, error) {
 		g.allowed = append(g.allowed, allowedHost{u.Hostname(), u.Port(), u.Scheme == "http"})
 	}
 	g.direct = &http.Transport{
-		DialContext: g.dialJudged, TLSClientConfig: &tls.Config{RootCAs: c.RootCAs}, ForceAttemptHTTP2: true,
-		TLSHandshakeTimeout: timeout, ResponseHeaderTimeout: 4 * timeout, IdleConnTimeout: 30 * time.Second,
+		DialContext: g.dialJudged, TLSClientConfig: &tls.Config{RootCAs: c.RootCAs},
+		ForceAttemptHTTP2:   true,
+		TLSHandshakeTimeout: timeout, ResponseHeaderTimeout: 4 * timeout,
+		IdleConnTimeout:        30 * time.Second,
 		MaxResponseHeaderBytes: 256 << 10,
 		DisableCompression:     true, // blobs are wanted as they are
 	}
@@ -128,9 +130,11 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	ok, plain := g.allows(host, port)
 	switch {
 	case req.URL.Scheme != "https" && req.URL.Scheme != "http":
-		return nil, &guardError{host: req.URL.Host, why: fmt.Sprintf("the scheme %q is not known", req.URL.Scheme)}
+		return nil, &guardError{host: req.URL.Host,
+			why: fmt.Sprintf("the scheme %q is not known", req.URL.Scheme)}
 	case req.URL.Scheme == "http" && !plain:
-		return nil, &guardError{host: req.URL.Host, why: "it speaks HTTP without TLS", allow: "http://" + req.URL.Host}
+		return nil, &guardError{host: req.URL.Host, why: "it speaks HTTP without TLS",
+			allow: "http://" + req.URL.Host}
 	}
 	req = withoutStray(req)
 	via, err := g.proxy(req)
@@ -209,7 +213,8 @@ func (g *guard) judge(ctx context.Context, host string) ([]netip.Addr, error) {
 	for i, a := range addrs {
 		a = a.Unmap().WithZone("")
 		if what := notPublic(a); what != "" {
-			return nil, &guardError{host: host, why: fmt.Sprintf("its address %s is %s", a, what), allow: host}
+			return nil, &guardError{host: host, why: fmt.Sprintf("its address %s is %s", a, what),
+				allow: host}
 		}
 		addrs[i] = a
 	}
@@ -246,7 +251,8 @@ func isGuard(err error) bool {
 
 // public turns the refusal into an error with a Kind.
 func (e *guardError) public(op, ref string) error {
-	out := &carrel.Error{Op: op, Kind: carrel.Forbidden, Field: "image", Err: fmt.Errorf("%s: %w", ref, e)}
+	out := &carrel.Error{Op: op, Kind: carrel.Forbidden, Field: "image",
+		Err: fmt.Errorf("%s: %w", ref, e)}
 	if e.allow != "" {
 		out.Hint = "the daemon's operator can allow it: carrel serve --allow-registry " + e.allow
 	}

@@ -58,7 +58,8 @@ func (w *world) serve(t *testing.T, host, address string, h http.HandlerFunc) {
 	t.Helper()
 	record := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w.mu.Lock()
-		w.seen = append(w.seen, fmt.Sprintf("%s%s auth=%q", r.Host, r.URL.Path, r.Header.Get("Authorization")))
+		w.seen = append(w.seen, fmt.Sprintf("%s%s auth=%q", r.Host, r.URL.Path,
+			r.Header.Get("Authorization")))
 		w.mu.Unlock()
 		h(rw, r)
 	})
@@ -135,7 +136,8 @@ func library(t *testing.T) http.Handler {
 }
 
 // pull pulls an image in this world.
-func (w *world) pull(t *testing.T, ref string, change func(*pull.Config, *carrel.PullOptions)) (*archive.Result, error) {
+func (w *world) pull(t *testing.T, ref string,
+	change func(*pull.Config, *carrel.PullOptions)) (*archive.Result, error) {
 	t.Helper()
 	cfg, opts := w.config(), carrel.PullOptions{Image: ref}
 	if change != nil {
@@ -163,8 +165,10 @@ func TestPublicAddress(t *testing.T) {
 
 // TestGuardRefuses tries all ways to an address that the caller can't reach himself.
 func TestGuardRefuses(t *testing.T) {
-	for _, at := range []string{"127.0.0.1", "10.1.2.3", "192.168.1.1", "172.16.9.9", "169.254.169.254", "100.100.100.200", "168.63.129.16",
-		"0.0.0.0", "::1", "fd00:ec2::254", "fe80::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::1", "8.8.8.8 127.0.0.1"} {
+	for _, at := range []string{"127.0.0.1", "10.1.2.3", "192.168.1.1", "172.16.9.9",
+		"169.254.169.254", "100.100.100.200", "168.63.129.16",
+		"0.0.0.0", "::1", "fd00:ec2::254", "fe80::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1",
+		"2002:7f00:1::1", "8.8.8.8 127.0.0.1"} {
 		w := newWorld(t)
 		w.names["inner.example.com"] = at
 		_, err := w.pull(t, "inner.example.com/app:1", nil)
@@ -181,7 +185,10 @@ func TestGuardRefuses(t *testing.T) {
 	w := newWorld(t)
 	w.names["inner.example.com"] = "10.1.2.3"
 	_, err := w.pull(t, "inner.example.com/app:1", func(c *pull.Config, _ *carrel.PullOptions) {
-		c.Proxy = func(*http.Request) (*url.URL, error) { return url.Parse("http://proxy.example.com:3128") }
+		c.Proxy = func(*http.Request) (*url.URL, error) {
+			return url.Parse(
+				"http://proxy.example.com:3128")
+		}
 	})
 	wantKind(t, err, carrel.Forbidden, "inner.example.com is refused")
 }
@@ -211,7 +218,8 @@ func TestGuardAllows(t *testing.T) {
 		t.Error(err)
 	}
 	before := len(w.requests("plain.test:80"))
-	if _, err := w.pull(t, "plain.test:80/team/app:1", allow("plain.test:80")); err == nil || len(w.requests("plain.test:80")) != before {
+	if _, err := w.pull(t, "plain.test:80/team/app:1", allow("plain.test:80")); err == nil ||
+		len(w.requests("plain.test:80")) != before {
 		t.Errorf("asked without TLS: %v", err)
 	}
 	if _, err := pull.New(pull.Config{Allow: []string{"a/b"}}); carrel.KindOf(err) != carrel.Invalid {
@@ -241,7 +249,8 @@ func TestRedirects(t *testing.T) {
 			lib.ServeHTTP(rw, r)
 		}
 	})
-	w.serve(t, "www."+host, "10.0.0.6:443", lib.ServeHTTP) // of the same domain, to which Go's client would send credentials
+	// of the same domain, to which Go's client would send credentials
+	w.serve(t, "www."+host, "10.0.0.6:443", lib.ServeHTTP)
 	w.names["meta.test"], w.names["plain.test"] = "169.254.169.254", "8.8.8.8"
 	try := func(newPart, newTo, newRealm string) error {
 		part, to, realm = newPart, newTo, newRealm
@@ -277,7 +286,8 @@ func TestRedirects(t *testing.T) {
 	if err := try("", "", "https://169.254.169.254/latest"); err == nil {
 		t.Error("a login at the metadata service")
 	}
-	if err := try("blobs", "https://"+host, own); err == nil || !strings.Contains(err.Error(), "redirects") {
+	if err := try("blobs", "https://"+host, own); err == nil ||
+		!strings.Contains(err.Error(), "redirects") {
 		t.Errorf("an endless redirect: %v", err)
 	}
 }

@@ -48,7 +48,8 @@ var accepted = strings.Join([]string{
 }, ", ")
 
 // remote returns the origin for a repository. Nothing is sent before its first use.
-func (c *Client) remote(ctx context.Context, repo name.Repository, scopes []string, auth func() (authn.Authenticator, error)) *remote {
+func (c *Client) remote(ctx context.Context, repo name.Repository, scopes []string,
+	auth func() (authn.Authenticator, error)) *remote {
 	return &remote{repo: repo, connect: sync.OnceValues(func() (*http.Client, error) {
 		a, err := auth()
 		if err != nil {
@@ -58,7 +59,8 @@ func (c *Client) remote(ctx context.Context, repo name.Repository, scopes []stri
 		if err != nil {
 			return nil, err
 		}
-		return &http.Client{Transport: rt, CheckRedirect: func(_ *http.Request, via []*http.Request) error {
+		return &http.Client{Transport: rt, CheckRedirect: func(_ *http.Request,
+			via []*http.Request) error {
 			if len(via) > maxRedirects {
 				return fmt.Errorf("more than %d redirects", maxRedirects)
 			}
@@ -77,7 +79,8 @@ func (r *remote) url(parts ...string) string {
 }
 
 // do sends a request. Another status than the wanted ones is an error.
-func (r *remote) do(ctx context.Context, method, url string, header http.Header, want ...int) (*http.Response, error) {
+func (r *remote) do(ctx context.Context, method, url string, header http.Header,
+	want ...int) (*http.Response, error) {
 	client, err := r.connect()
 	if err != nil {
 		return nil, err
@@ -112,11 +115,13 @@ func check(resp *http.Response, want ...int) error {
 		io.Reader
 		io.Closer
 	}{io.LimitReader(resp.Body, 64<<10), resp.Body}
-	return &statusError{code: resp.StatusCode, retryAfter: after, err: transport.CheckError(resp, want...)}
+	return &statusError{code: resp.StatusCode, retryAfter: after,
+		err: transport.CheckError(resp, want...)}
 }
 
 func (r *remote) manifest(ctx context.Context, id string) ([]byte, error) {
-	resp, err := r.do(ctx, http.MethodGet, r.url("manifests", id), http.Header{"Accept": {accepted}}, http.StatusOK)
+	resp, err := r.do(ctx, http.MethodGet, r.url("manifests", id), http.Header{"Accept": {accepted}},
+		http.StatusOK)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +142,8 @@ func (r *remote) blob(ctx context.Context, h v1.Hash, offset int64) (io.ReadClos
 	if offset > 0 {
 		header.Set("Range", fmt.Sprintf("bytes=%d-", offset))
 	}
-	resp, err := r.do(ctx, http.MethodGet, r.url("blobs", h.String()), header, http.StatusOK, http.StatusPartialContent)
+	resp, err := r.do(ctx, http.MethodGet, r.url("blobs", h.String()), header, http.StatusOK,
+		http.StatusPartialContent)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -149,7 +155,8 @@ func (r *remote) blob(ctx context.Context, h v1.Hash, offset int64) (io.ReadClos
 	start, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || start != offset {
 		_ = resp.Body.Close()
-		return nil, 0, &contentError{fmt.Errorf("bytes from %d were asked for, and %q came", offset, resp.Header.Get("Content-Range"))}
+		return nil, 0, &contentError{fmt.Errorf("bytes from %d were asked for, and %q came", offset,
+			resp.Header.Get("Content-Range"))}
 	}
 	return resp.Body, start, nil
 }

@@ -44,12 +44,14 @@ func (p *patient) RoundTrip(req *http.Request) (*http.Response, error) {
 			if try >= tries {
 				return nil, err
 			}
-		case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusServiceUnavailable:
+		case resp.StatusCode == http.StatusTooManyRequests,
+			resp.StatusCode == http.StatusServiceUnavailable:
 			asked, known := retryAfter(resp.Header)
 			if wait = max(wait, asked); !known && try >= tries {
 				return resp, nil
 			}
-		case resp.StatusCode == http.StatusBadGateway, resp.StatusCode == http.StatusGatewayTimeout, resp.StatusCode == http.StatusInternalServerError:
+		case resp.StatusCode == http.StatusBadGateway, resp.StatusCode == http.StatusGatewayTimeout,
+			resp.StatusCode == http.StatusInternalServerError:
 			if try >= tries {
 				return resp, nil
 			}
@@ -73,7 +75,8 @@ func (p *patient) RoundTrip(req *http.Request) (*http.Response, error) {
 // isFinal reports whether an error comes again however often the request is repeated.
 func isFinal(err error) bool {
 	_, stalled := errors.AsType[*stallError](err)
-	return stalled || isGuard(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	return stalled || isGuard(err) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, context.DeadlineExceeded)
 }
 
 // retryAfter reads the header Retry-After: seconds or a time.

@@ -48,7 +48,8 @@ func (memory) Close() error { return nil }
 
 // Push sends an image. It sends no part that the registry has. Errors: Invalid, Unauthenticated,
 // Forbidden (an address), Unsupported (offline), Unavailable.
-func (c *Client) Push(ctx context.Context, opts carrel.PushOptions, req Request, up Upload) (carrel.Pushed, error) {
+func (c *Client) Push(ctx context.Context, opts carrel.PushOptions, req Request,
+	up Upload) (carrel.Pushed, error) {
 	ref, err := c.parse(opPush, opts.Image)
 	if err != nil {
 		return carrel.Pushed{}, err
@@ -56,12 +57,15 @@ func (c *Client) Push(ctx context.Context, opts carrel.PushOptions, req Request,
 	tag, ok := ref.(name.Tag)
 	if !ok {
 		return carrel.Pushed{}, &carrel.Error{Op: opPush, Kind: carrel.Invalid, Field: "image",
-			Err: fmt.Errorf("%s names a digest: an image is pushed to a tag", opts.Image), Hint: "give NAME:TAG"}
+			Err:  fmt.Errorf("%s names a digest: an image is pushed to a tag", opts.Image),
+			Hint: "give NAME:TAG"}
 	}
 	if c.cfg.Offline {
-		return carrel.Pushed{}, &carrel.Error{Op: opPush, Kind: carrel.Unsupported, Field: "image", Err: errors.New("this service is offline")}
+		return carrel.Pushed{}, &carrel.Error{Op: opPush, Kind: carrel.Unsupported, Field: "image",
+			Err: errors.New("this service is offline")}
 	}
-	p := &push{client: c, req: req, tag: tag, key: mountKey{req.Project, tag.RegistryStr(), up.Layer.Digest.String()}}
+	p := &push{client: c, req: req, tag: tag, key: mountKey{req.Project, tag.RegistryStr(),
+		up.Layer.Digest.String()}}
 	out, err := p.run(ctx, opts, up)
 	if err != nil {
 		return carrel.Pushed{}, classify(opPush, opts.Image, tag.RegistryStr(), err)
@@ -107,7 +111,10 @@ func (p *push) run(ctx context.Context, opts carrel.PushOptions, up Upload) (car
 		return carrel.Pushed{}, err
 	}
 	p.client.moved.add(p.key, repo.RepositoryStr())
-	err = p.blob(ctx, m.Config, "", func(context.Context) (Content, error) { return memory{bytes.NewReader(config)}, nil })
+	err = p.blob(ctx, m.Config, "", func(context.Context) (Content,
+		error) {
+		return memory{bytes.NewReader(config)}, nil
+	})
 	if err != nil {
 		return carrel.Pushed{}, err
 	}
@@ -144,7 +151,8 @@ func assemble(up Upload) (config, manifest []byte, err error) {
 
 // has reports whether the registry has a part.
 func (p *push) has(ctx context.Context, kind string, h v1.Hash) (bool, error) {
-	resp, err := p.at.do(ctx, http.MethodHead, p.at.url(kind, h.String()), http.Header{"Accept": {accepted}}, http.StatusOK, http.StatusNotFound)
+	resp, err := p.at.do(ctx, http.MethodHead, p.at.url(kind, h.String()),
+		http.Header{"Accept": {accepted}}, http.StatusOK, http.StatusNotFound)
 	if err != nil {
 		return false, err
 	}
@@ -153,7 +161,8 @@ func (p *push) has(ctx context.Context, kind string, h v1.Hash) (bool, error) {
 }
 
 // blob sends one part, unless the registry has it or takes it from another repository.
-func (p *push) blob(ctx context.Context, d v1.Descriptor, from string, open func(context.Context) (Content, error)) error {
+func (p *push) blob(ctx context.Context, d v1.Descriptor, from string,
+	open func(context.Context) (Content, error)) error {
 	has, err := p.has(ctx, "blobs", d.Digest)
 	if err != nil {
 		return err
@@ -188,7 +197,8 @@ func (p *push) blob(ctx context.Context, d v1.Descriptor, from string, open func
 }
 
 // upload sends the content of a part to the place that the registry gave.
-func (p *push) upload(ctx context.Context, begun *http.Response, d v1.Descriptor, open func(context.Context) (Content, error)) error {
+func (p *push) upload(ctx context.Context, begun *http.Response, d v1.Descriptor,
+	open func(context.Context) (Content, error)) error {
 	to, err := begun.Location()
 	if err != nil {
 		return &contentError{fmt.Errorf("no place to send a layer to: %w", err)}
@@ -201,21 +211,25 @@ func (p *push) upload(ctx context.Context, begun *http.Response, d v1.Descriptor
 		return err
 	}
 	defer f.Close()
-	return p.put(ctx, to.String(), "application/octet-stream", d.Size, func() io.Reader { return io.NewSectionReader(f, 0, d.Size) })
+	return p.put(ctx, to.String(), "application/octet-stream", d.Size,
+		func() io.Reader { return io.NewSectionReader(f, 0, d.Size) })
 }
 
 // manifest sends the manifest, unless the tag has it.
 func (p *push) manifest(ctx context.Context, digest v1.Hash, raw []byte) error {
-	resp, err := p.at.do(ctx, http.MethodHead, p.at.url("manifests", p.tag.TagStr()), http.Header{"Accept": {accepted}}, http.StatusOK, http.StatusNotFound)
+	resp, err := p.at.do(ctx, http.MethodHead, p.at.url("manifests", p.tag.TagStr()),
+		http.Header{"Accept": {accepted}}, http.StatusOK, http.StatusNotFound)
 	if err != nil {
 		return err
 	}
 	_ = resp.Body.Close()
-	if resp.StatusCode == http.StatusOK && resp.Header.Get("Docker-Content-Digest") == digest.String() {
+	if resp.StatusCode == http.StatusOK && resp.Header.Get(
+		"Docker-Content-Digest") == digest.String() {
 		p.req.Meter.Add(int64(len(raw)))
 		return nil
 	}
-	err = p.put(ctx, p.at.url("manifests", p.tag.TagStr()), string(types.OCIManifestSchema1), int64(len(raw)), func() io.Reader { return bytes.NewReader(raw) })
+	err = p.put(ctx, p.at.url("manifests", p.tag.TagStr()), string(types.OCIManifestSchema1),
+		int64(len(raw)), func() io.Reader { return bytes.NewReader(raw) })
 	if err == nil {
 		p.sent += int64(len(raw))
 	}

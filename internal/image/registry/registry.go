@@ -99,12 +99,14 @@ func New(cfg Config) (*Client, error) {
 	for i, m := range cfg.Mirrors {
 		reg, err := name.NewRegistry(m.Host)
 		if err != nil {
-			return nil, &carrel.Error{Op: "open registries", Kind: carrel.Invalid, Err: fmt.Errorf("the mirror of %q: %w", m.Host, err)}
+			return nil, &carrel.Error{Op: "open registries", Kind: carrel.Invalid,
+				Err: fmt.Errorf("the mirror of %q: %w", m.Host, err)}
 		}
 		cfg.Mirrors[i].Host = reg.RegistryStr()
 	}
 	return &Client{cfg: cfg, guard: g, moved: newMounts(),
-		carry: &patient{inner: g, maxWait: cfg.MaxWait, window: cfg.StallTime, minBytes: cfg.MinBytes}}, nil
+			carry: &patient{inner: g, maxWait: cfg.MaxWait, window: cfg.StallTime, minBytes: cfg.MinBytes}},
+		nil
 }
 
 // Close closes idle connections.
@@ -146,7 +148,8 @@ func (c *Client) parse(op, ref string) (name.Reference, error) {
 // returned Source wait for their own download. release ends the downloads and gives up the files.
 // Errors: Invalid (the name, a wrong digest), NotFound, Unauthenticated, Forbidden (an address),
 // Unsupported (no image for this machine), Exhausted, Unavailable. Layers fail with the same.
-func (c *Client) Pull(ctx context.Context, opts carrel.PullOptions, req Request) (_ *archive.Source, release func(), err error) {
+func (c *Client) Pull(ctx context.Context, opts carrel.PullOptions,
+	req Request) (_ *archive.Source, release func(), err error) {
 	found, err := c.find(ctx, opts, req)
 	if err != nil {
 		return nil, nil, err
@@ -198,11 +201,13 @@ func (c *Client) find(ctx context.Context, opts carrel.PullOptions, req Request)
 // may be there.
 func isOurPlatform(p string) bool {
 	parts := strings.Split(p, "/")
-	return p == "" || len(parts) >= 2 && len(parts) <= 3 && parts[0] == "linux" && parts[1] == runtime.GOARCH
+	return p == "" || len(parts) >= 2 && len(parts) <= 3 && parts[0] == "linux" &&
+		parts[1] == runtime.GOARCH
 }
 
 // origins returns the places of an image, in the order in which they are asked.
-func (c *Client) origins(ctx context.Context, ref name.Reference, opts carrel.PullOptions, req Request) ([]origin, error) {
+func (c *Client) origins(ctx context.Context, ref name.Reference, opts carrel.PullOptions,
+	req Request) ([]origin, error) {
 	var all []origin
 	if c.cfg.Layout != "" {
 		all = append(all, &layout{c.cfg.Layout, ref})
@@ -210,7 +215,8 @@ func (c *Client) origins(ctx context.Context, ref name.Reference, opts carrel.Pu
 	if c.cfg.Offline {
 		if len(all) == 0 {
 			return nil, &carrel.Error{Op: opPull, Kind: carrel.Unsupported, Field: "image",
-				Err: errors.New("this service is offline and has no image store"), Hint: "start it with --image-store DIR, or without --offline"}
+				Err:  errors.New("this service is offline and has no image store"),
+				Hint: "start it with --image-store DIR, or without --offline"}
 		}
 		return all, nil
 	}
@@ -225,13 +231,15 @@ func (c *Client) origins(ctx context.Context, ref name.Reference, opts carrel.Pu
 		}
 		// The caller's credentials are for the registry, not for its mirror. And the operator's are
 		// not for every caller: they may open images that the caller can't pull himself.
-		all = append(all, c.remote(ctx, place, []string{place.Scope(transport.PullScope)}, func() (authn.Authenticator, error) {
-			return c.authenticator(ctx, opPull, place.Registry, nil, c.keys(req))
-		}))
+		all = append(all, c.remote(ctx, place, []string{place.Scope(transport.PullScope)},
+			func() (authn.Authenticator, error) {
+				return c.authenticator(ctx, opPull, place.Registry, nil, c.keys(req))
+			}))
 	}
-	return append(all, c.remote(ctx, repo, []string{repo.Scope(transport.PullScope)}, func() (authn.Authenticator, error) {
-		return c.authenticator(ctx, opPull, repo.Registry, opts.Credentials, c.keys(req))
-	})), nil
+	return append(all, c.remote(ctx, repo, []string{repo.Scope(transport.PullScope)},
+		func() (authn.Authenticator, error) {
+			return c.authenticator(ctx, opPull, repo.Registry, opts.Credentials, c.keys(req))
+		})), nil
 }
 
 // mirrored is the repository in a mirror.
@@ -270,7 +278,8 @@ func resolve(ctx context.Context, origins []origin, ref name.Reference) (*found,
 			return nil, ctx.Err()
 		}
 		if _, isLayout := o.(*layout); isLayout && len(origins) == 1 {
-			return nil, &carrel.Error{Op: opPull, Kind: carrel.NotFound, Field: "image", Err: fmt.Errorf("%s: %s: %w", ref, o, err),
+			return nil, &carrel.Error{Op: opPull, Kind: carrel.NotFound, Field: "image",
+				Err:  fmt.Errorf("%s: %s: %w", ref, o, err),
 				Hint: "this service is offline: add the image to its image store"}
 		}
 	}
@@ -329,11 +338,13 @@ func parseManifest(raw []byte) (*v1.Manifest, *v1.IndexManifest, error) {
 		return nil, index, nil
 	}
 	if len(m.Layers) > maxLayers {
-		return nil, nil, &contentError{fmt.Errorf("it has %d layers, at most %d can be", len(m.Layers), maxLayers)}
+		return nil, nil, &contentError{fmt.Errorf("it has %d layers, at most %d can be", len(m.Layers),
+			maxLayers)}
 	}
 	for _, d := range append([]v1.Descriptor{m.Config}, m.Layers...) {
 		if d.Digest.Algorithm != "sha256" {
-			return nil, nil, &contentError{fmt.Errorf("the digest %q is of another kind than sha256", d.Digest)}
+			return nil, nil, &contentError{fmt.Errorf("the digest %q is of another kind than sha256",
+				d.Digest)}
 		}
 		if d.Size < 0 {
 			return nil, nil, &contentError{fmt.Errorf("a part of %d bytes", d.Size)}

@@ -50,7 +50,8 @@ func serve(t *testing.T) *server {
 	s := &server{}
 	reg := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if user, pw, _ := r.BasicAuth(); s.password != "" && (user != cmp.Or(s.user, "me") || pw != s.password) {
+		if user, pw, _ := r.BasicAuth(); s.password != "" &&
+			(user != cmp.Or(s.user, "me") || pw != s.password) {
 			s.refused.Add(1)
 			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
 			w.WriteHeader(http.StatusUnauthorized)
@@ -133,12 +134,14 @@ func (s *server) push(t *testing.T, ref string, img v1.Image) v1.Hash {
 }
 
 // fetch pulls an image with a client that may reach the test's own registries, and builds its tree.
-func fetch(t *testing.T, ref string, change func(*pull.Config, *pull.Request)) (fs.FS, *archive.Result, error) {
+func fetch(t *testing.T, ref string, change func(*pull.Config,
+	*pull.Request)) (fs.FS, *archive.Result, error) {
 	t.Helper()
 	return fetchWith(t, carrel.PullOptions{Image: ref}, change)
 }
 
-func fetchWith(t *testing.T, opts carrel.PullOptions, change func(*pull.Config, *pull.Request)) (fs.FS, *archive.Result, error) {
+func fetchWith(t *testing.T, opts carrel.PullOptions,
+	change func(*pull.Config, *pull.Request)) (fs.FS, *archive.Result, error) {
 	t.Helper()
 	dir := t.TempDir()
 	cfg := pull.Config{Keychain: authn.NewMultiKeychain(), Allow: []string{"127.0.0.1"}}
@@ -164,7 +167,8 @@ func fetchWith(t *testing.T, opts carrel.PullOptions, change func(*pull.Config, 
 }
 
 // build pulls an image into a directory.
-func build(t *testing.T, c *pull.Client, dir string, opts carrel.PullOptions, req pull.Request) (fs.FS, *archive.Result, error) {
+func build(t *testing.T, c *pull.Client, dir string, opts carrel.PullOptions,
+	req pull.Request) (fs.FS, *archive.Result, error) {
 	t.Helper()
 	src, release, err := c.Pull(context.Background(), opts, req)
 	if err != nil {
@@ -356,9 +360,15 @@ func TestCredentials(t *testing.T) {
 	if strings.Contains(fmt.Sprint(err), "sesame") {
 		t.Error("the error holds the password")
 	}
-	_, _, err = fetch(t, s.host+"/app:1", func(o *pull.Config, _ *pull.Request) { o.Keychain = keychain{s.host, "wrong"} })
+	_, _, err = fetch(t, s.host+"/app:1", func(o *pull.Config,
+		_ *pull.Request) {
+		o.Keychain = keychain{s.host, "wrong"}
+	})
 	wantKind(t, err, carrel.Unauthenticated, "")
-	if _, _, err := fetch(t, s.host+"/app:1", func(o *pull.Config, _ *pull.Request) { o.Keychain = keychain{s.host, "sesame"} }); err != nil {
+	if _, _, err := fetch(t, s.host+"/app:1", func(o *pull.Config,
+		_ *pull.Request) {
+		o.Keychain = keychain{s.host, "sesame"}
+	}); err != nil {
 		t.Error(err)
 	}
 	if s.refused.Load() == 0 {

@@ -19,9 +19,11 @@ const opBuiltIn = "make built-in template"
 
 // newBase returns the built-in template made from this machine.
 func newBase(opts Options) *cached {
-	b := newCached(opts, "base-", carrel.Template{ID: BaseID, Name: image.Base, Source: baseSource, BuiltIn: true})
+	b := newCached(opts, "base-", carrel.Template{ID: BaseID, Name: image.Base, Source: baseSource,
+		BuiltIn: true})
 	b.print = func() (string, error) { return hostbase.Fingerprint(opts.Base) }
-	b.make = func(ctx context.Context, dir string, created time.Time, meter *image.Meter) (*os.File, carrel.Template, error) {
+	b.make = func(ctx context.Context, dir string, created time.Time, meter *image.Meter) (*os.File,
+		carrel.Template, error) {
 		f, err := os.OpenFile(filepath.Join(dir, "part"), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
 		if err != nil {
 			return nil, carrel.Template{}, err
@@ -45,7 +47,8 @@ func newBase(opts Options) *cached {
 
 // newCached returns a built-in template that has no way to be made yet.
 func newCached(opts Options, prefix string, t carrel.Template) *cached {
-	b := &cached{dir: opts.CacheDir, prefix: prefix, template: t, log: opts.Logger, now: opts.Now, turn: make(chan struct{}, 1)}
+	b := &cached{dir: opts.CacheDir, prefix: prefix, template: t, log: opts.Logger, now: opts.Now,
+		turn: make(chan struct{}, 1)}
 	b.turn <- struct{}{}
 	return b
 }

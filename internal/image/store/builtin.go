@@ -17,8 +17,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/image/archive"
 )
 
-// builtIns are the built-in templates beside base and sim. Each is made at its first use or ahead of
-// it. Making one takes minutes, so it goes on when its caller leaves.
+// builtIns are the built-in templates beside base and sim. Each is made at its first use or ahead
+// of it. Making one takes minutes, so it goes on when its caller leaves.
 type builtIns struct {
 	noFirstUse bool
 	ctx        context.Context // of makings
@@ -56,12 +56,16 @@ func newBuiltIns(opts Options) *builtIns {
 		t.BuiltIn = true
 		c := newCached(opts, "template-"+t.Name+"-", t)
 		c.print = func() (string, error) { return d.Print, nil }
-		c.make = func(ctx context.Context, dir string, _ time.Time, meter *image.Meter) (*os.File, carrel.Template, error) {
+		c.make = func(ctx context.Context, dir string, _ time.Time, meter *image.Meter) (*os.File,
+			carrel.Template, error) {
 			return d.Make(ctx, dir, meter)
 		}
 		b.all = append(b.all, &builtIn{cached: c})
 	}
-	slices.SortFunc(b.all, func(x, y *builtIn) int { return strings.Compare(x.template.Name, y.template.Name) })
+	slices.SortFunc(b.all, func(x, y *builtIn) int {
+		return strings.Compare(x.template.Name,
+			y.template.Name)
+	})
 	return b
 }
 
@@ -119,7 +123,8 @@ func (t *builtIn) load(ctx context.Context) error {
 }
 
 // get returns the image. If there is none, it makes it first, or waits for its making.
-func (b *builtIns) get(ctx context.Context, t *builtIn, ahead bool, progress func(carrel.Progress)) (image.Image, error) {
+func (b *builtIns) get(ctx context.Context, t *builtIn, ahead bool,
+	progress func(carrel.Progress)) (image.Image, error) {
 	if img, ok := t.ready(); ok {
 		return img, nil
 	}
@@ -128,7 +133,9 @@ func (b *builtIns) get(ctx context.Context, t *builtIn, ahead bool, progress fun
 	}
 	if b.noFirstUse && !ahead {
 		return image.Image{}, &carrel.Error{Op: opBuiltIn, Kind: carrel.Unavailable, Field: "template",
-			Err:  fmt.Errorf("%s has not been made on this machine, and this service makes no template at its first use", t.template.Name),
+			Err: fmt.Errorf(
+				"%s has not been made on this machine, and this service makes no template at its first use",
+				t.template.Name),
 			Hint: "make it with 'carrel template get " + t.template.Name + "'"}
 	}
 	m, leave := b.join(t, progress)
@@ -165,10 +172,12 @@ func (b *builtIns) make(t *builtIn, m *making) {
 	case <-b.ctx.Done():
 	}
 	if b.ctx.Err() != nil && m.img.Path == "" {
-		m.err = &carrel.Error{Op: opBuiltIn, Kind: carrel.Unavailable, Err: errors.New("the service is closed")}
+		m.err = &carrel.Error{Op: opBuiltIn, Kind: carrel.Unavailable,
+			Err: errors.New("the service is closed")}
 	}
 	if m.err != nil {
-		t.log.Warn("making a built-in template", "template", t.template.Name, "err", m.err, "hint", carrel.HintOf(m.err))
+		t.log.Warn("making a built-in template", "template", t.template.Name, "err", m.err, "hint",
+			carrel.HintOf(m.err))
 	}
 	t.mu.Lock()
 	t.making = nil
@@ -212,9 +221,10 @@ func (b *builtIns) close() error {
 	return errors.Join(errs...)
 }
 
-// Make makes the built-in template with a name ahead of its first use, and reports progress. Errors:
-// NotFound (no such built-in template), Unavailable (its parts can't be had).
-func (s *Store) Make(ctx context.Context, name string, progress func(carrel.Progress)) (image.Image, error) {
+// Make makes the built-in template with a name ahead of its first use, and reports progress.
+// Errors: NotFound (no such built-in template), Unavailable (its parts can't be had).
+func (s *Store) Make(ctx context.Context, name string,
+	progress func(carrel.Progress)) (image.Image, error) {
 	if t := s.builtIns.find("", untag(name)); t != nil {
 		return s.builtIns.get(ctx, t, true, progress)
 	}
@@ -225,7 +235,8 @@ func (s *Store) Make(ctx context.Context, name string, progress func(carrel.Prog
 		return simTemplate(), nil
 	}
 	names := append([]string{image.Host}, s.builtIns.names()...)
-	return image.Image{}, &carrel.Error{Op: opBuiltIn, Kind: carrel.NotFound, Field: "name", Err: fmt.Errorf("no built-in template is called %.100q", name),
+	return image.Image{}, &carrel.Error{Op: opBuiltIn, Kind: carrel.NotFound, Field: "name",
+		Err:  fmt.Errorf("no built-in template is called %.100q", name),
 		Hint: "there are " + strings.Join(names, ", ")}
 }
 

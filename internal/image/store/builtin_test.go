@@ -32,8 +32,10 @@ type workbench struct {
 
 func (b *workbench) builtIn() image.BuiltIn {
 	return image.BuiltIn{
-		Template: carrel.Template{ID: pyID, Name: "python", Source: "test", BuiltIn: true}, Print: strings.Repeat("ab", 10),
-		Make: func(ctx context.Context, dir string, meter *image.Meter) (*os.File, carrel.Template, error) {
+		Template: carrel.Template{ID: pyID, Name: "python", Source: "test", BuiltIn: true},
+		Print:    strings.Repeat("ab", 10),
+		Make: func(ctx context.Context, dir string, meter *image.Meter) (*os.File, carrel.Template,
+			error) {
 			b.made.Add(1)
 			meter.Stage("fetch", 10)
 			meter.Flush()
@@ -51,9 +53,13 @@ func (b *workbench) builtIn() image.BuiltIn {
 			if b.err != nil {
 				return nil, carrel.Template{}, b.err
 			}
-			imp := archive.Importer{NewFile: func() (*os.File, error) { return os.CreateTemp(dir, "part-*") }}
+			imp := archive.Importer{NewFile: func() (*os.File,
+				error) {
+				return os.CreateTemp(dir, "part-*")
+			}}
 			f, _, err := imp.Stream(ctx, smallRoot())
-			return f, carrel.Template{ID: pyID, Name: "python", Source: "test", Digest: "sha256:x", User: "user", BuiltIn: true}, err
+			return f, carrel.Template{ID: pyID, Name: "python", Source: "test", Digest: "sha256:x",
+				User: "user", BuiltIn: true}, err
 		},
 	}
 }
@@ -64,7 +70,8 @@ func smallRoot() io.Reader {
 	tw := tar.NewWriter(&b)
 	const text = "ID=test\n"
 	// Writing to memory does not fail.
-	_ = tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "etc/os-release", Mode: 0o644, Size: int64(len(text))})
+	_ = tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "etc/os-release", Mode: 0o644,
+		Size: int64(len(text))})
 	_, _ = tw.Write([]byte(text))
 	_ = tw.Close()
 	return &b
@@ -86,13 +93,15 @@ func TestBuiltInFirstUse(t *testing.T) {
 	if tm := named(t, s, "p"); tm.ID != pyID || tm.Digest != "" {
 		t.Errorf("before: %+v", tm)
 	}
-	if all, _ := s.List(t.Context()); slices.ContainsFunc(all, func(i image.Image) bool { return i.Name == "python" }) {
+	if all, _ := s.List(t.Context()); slices.ContainsFunc(all,
+		func(i image.Image) bool { return i.Name == "python" }) {
 		t.Error("it is listed before it is made")
 	}
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if img, err := s.Get(t.Context(), pyID); err != nil || img.Digest != "sha256:x" || img.Size == 0 {
+			if img, err := s.Get(t.Context(), pyID); err != nil || img.Digest != "sha256:x" ||
+				img.Size == 0 {
 				t.Errorf("%+v %v", img, err)
 			}
 		})
@@ -101,18 +110,21 @@ func TestBuiltInFirstUse(t *testing.T) {
 	if n := b.made.Load(); n != 1 {
 		t.Errorf("made %d times", n)
 	}
-	if all, _ := s.List(t.Context()); !slices.ContainsFunc(all, func(i image.Image) bool { return i.Name == "python" && i.BuiltIn }) {
+	if all, _ := s.List(t.Context()); !slices.ContainsFunc(all,
+		func(i image.Image) bool { return i.Name == "python" && i.BuiltIn }) {
 		t.Error("it is not listed after it is made")
 	}
 	dir := filepath.Join(cache, "template-python-"+strings.Repeat("ab", 10))
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 3 { // the image, its sums, the manifest
+	// the image, its sums, the manifest
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 3 {
 		t.Errorf("the directory holds %v, %v", entries, err)
 	}
 	if err := s.Delete(t.Context(), pyID); carrel.KindOf(err) != carrel.Forbidden {
 		t.Errorf("delete: %v", err)
 	}
 	later := &workbench{err: errors.New("not again")}
-	s = open(t, store.Options{CacheDir: cache, NoFirstUse: true, BuiltIns: []image.BuiltIn{later.builtIn()}})
+	s = open(t, store.Options{CacheDir: cache, NoFirstUse: true,
+		BuiltIns: []image.BuiltIn{later.builtIn()}})
 	if img, err := s.Get(t.Context(), pyID); err != nil || img.Digest != "sha256:x" {
 		t.Errorf("a later store: %+v %v", img, err)
 	}
@@ -121,20 +133,24 @@ func TestBuiltInFirstUse(t *testing.T) {
 // TestBuiltInAhead makes a template only on request.
 func TestBuiltInAhead(t *testing.T) {
 	b := &workbench{}
-	s := open(t, store.Options{CacheDir: t.TempDir(), NoFirstUse: true, BuiltIns: []image.BuiltIn{b.builtIn()}})
+	s := open(t, store.Options{CacheDir: t.TempDir(), NoFirstUse: true,
+		BuiltIns: []image.BuiltIn{b.builtIn()}})
 	_, err := s.Get(t.Context(), pyID)
-	if carrel.KindOf(err) != carrel.Unavailable || !strings.Contains(carrel.HintOf(err), "carrel template get python") || b.made.Load() != 0 {
+	if carrel.KindOf(err) != carrel.Unavailable ||
+		!strings.Contains(carrel.HintOf(err), "carrel template get python") || b.made.Load() != 0 {
 		t.Fatalf("first use: %v, hint %q", err, carrel.HintOf(err))
 	}
 	var stages []string
-	img, err := s.Make(t.Context(), "python:latest", func(p carrel.Progress) { stages = append(stages, p.Stage) })
+	img, err := s.Make(t.Context(), "python:latest",
+		func(p carrel.Progress) { stages = append(stages, p.Stage) })
 	if err != nil || img.ID != pyID || !slices.Contains(stages, "fetch") {
 		t.Fatalf("%+v %v %v", img, err, stages)
 	}
 	if _, err := s.Get(t.Context(), pyID); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Make(t.Context(), "pithon", nil); carrel.KindOf(err) != carrel.NotFound || !strings.Contains(carrel.HintOf(err), "host, python") {
+	if _, err := s.Make(t.Context(), "pithon", nil); carrel.KindOf(err) != carrel.NotFound ||
+		!strings.Contains(carrel.HintOf(err), "host, python") {
 		t.Errorf("%v, hint %q", err, carrel.HintOf(err))
 	}
 }
@@ -151,7 +167,8 @@ func TestBuiltInGoesOn(t *testing.T) {
 	}()
 	<-b.begun
 	cancel()
-	if err := <-left; carrel.KindOf(err) != carrel.TimedOut || !strings.Contains(err.Error(), "still being made") {
+	if err := <-left; carrel.KindOf(err) != carrel.TimedOut ||
+		!strings.Contains(err.Error(), "still being made") {
 		t.Errorf("%v", err)
 	}
 	close(b.go_)
@@ -162,9 +179,11 @@ func TestBuiltInGoesOn(t *testing.T) {
 
 // TestBuiltInFails tells the callers why, and tries again for the next one.
 func TestBuiltInFails(t *testing.T) {
-	b, cache := &workbench{err: &carrel.Error{Kind: carrel.Unavailable, Err: errors.New("the mirror is away"), Hint: "wait"}}, t.TempDir()
+	b, cache := &workbench{err: &carrel.Error{Kind: carrel.Unavailable,
+		Err: errors.New("the mirror is away"), Hint: "wait"}}, t.TempDir()
 	s := open(t, store.Options{CacheDir: cache, BuiltIns: []image.BuiltIn{b.builtIn()}})
-	if _, err := s.Get(t.Context(), pyID); carrel.KindOf(err) != carrel.Unavailable || carrel.HintOf(err) != "wait" {
+	if _, err := s.Get(t.Context(), pyID); carrel.KindOf(err) != carrel.Unavailable ||
+		carrel.HintOf(err) != "wait" {
 		t.Errorf("%v", err)
 	}
 	if parts, _ := filepath.Glob(filepath.Join(cache, "*", "part*")); len(parts) > 0 {
@@ -199,7 +218,8 @@ func TestBuiltInClose(t *testing.T) {
 func TestBuiltInSweep(t *testing.T) {
 	cache := t.TempDir()
 	dead := filepath.Join(cache, "template-python-"+strings.Repeat("cd", 10))
-	others := []string{filepath.Join(cache, "template-python-mine"), filepath.Join(cache, "template-python-x-"+strings.Repeat("cd", 10))}
+	others := []string{filepath.Join(cache, "template-python-mine"),
+		filepath.Join(cache, "template-python-x-"+strings.Repeat("cd", 10))}
 	for _, dir := range append(others, dead) {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -224,7 +244,8 @@ func TestBuiltInSweep(t *testing.T) {
 		done <- err
 	}()
 	<-b.begun
-	open(t, store.Options{CacheDir: cache, BuiltIns: []image.BuiltIn{(&workbench{}).builtIn()}}) // must not sweep what is being made
+	// must not sweep what is being made
+	open(t, store.Options{CacheDir: cache, BuiltIns: []image.BuiltIn{(&workbench{}).builtIn()}})
 	close(b.go_)
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -265,7 +286,8 @@ func TestLend(t *testing.T) {
 	if tm, ok := s.ByID(id); err != nil || !ok || !img.Lent || img.Path != "/x" || !tm.BuiltIn {
 		t.Errorf("%+v %v %v", img, err, ok)
 	}
-	if all, _ := s.List(t.Context()); slices.ContainsFunc(all, func(i image.Image) bool { return i.ID == id }) {
+	if all, _ := s.List(t.Context()); slices.ContainsFunc(all,
+		func(i image.Image) bool { return i.ID == id }) {
 		t.Error("it is listed")
 	}
 	release()

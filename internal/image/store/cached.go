@@ -19,9 +19,9 @@ import (
 	"github.com/carrel-dev/carrel/internal/image/archive"
 )
 
-// cached is a built-in template. Its image is in the cache directory, in a directory whose name ends
-// with a fingerprint. The stores of one user share it. A held directory is locked, so that nobody
-// removes it.
+// cached is a built-in template. Its image is in the cache directory, in a directory whose name
+// ends with a fingerprint. The stores of one user share it. A held directory is locked, so that
+// nobody removes it.
 type cached struct {
 	dir      string          // the cache directory
 	prefix   string          // of the directory's name, before the fingerprint
@@ -31,7 +31,8 @@ type cached struct {
 	// print returns the fingerprint: 20 hexadecimal digits.
 	print func() (string, error)
 	// make makes the image in a directory. It has written it but not fsynced it.
-	make func(ctx context.Context, dir string, created time.Time, meter *image.Meter) (*os.File, carrel.Template, error)
+	make func(ctx context.Context, dir string, created time.Time, meter *image.Meter) (*os.File,
+		carrel.Template, error)
 	turn chan struct{} // holds one token; its holder may make the image
 
 	mu     sync.Mutex
@@ -69,7 +70,8 @@ func (b *cached) ready() (image.Image, bool) {
 // get returns the image. If there is none, it makes it first. With check set it makes it again if
 // the machine has changed since. Without check the store keeps its image, so that installing a
 // package does not make the next sandbox wait. Calls at the same time make the image once.
-func (b *cached) get(ctx context.Context, check bool, progress func(carrel.Progress)) (image.Image, error) {
+func (b *cached) get(ctx context.Context, check bool,
+	progress func(carrel.Progress)) (image.Image, error) {
 	if img, ok := b.ready(); ok && !check {
 		return img, nil
 	}
@@ -92,7 +94,8 @@ func (b *cached) get(ctx context.Context, check bool, progress func(carrel.Progr
 	b.mu.Unlock()
 	switch {
 	case closed:
-		return image.Image{}, &carrel.Error{Op: opBuiltIn, Kind: carrel.Unavailable, Err: errors.New("the store is closed")}
+		return image.Image{}, &carrel.Error{Op: opBuiltIn, Kind: carrel.Unavailable,
+			Err: errors.New("the store is closed")}
 	case same:
 		return have, nil
 	}
@@ -116,7 +119,8 @@ func (b *cached) keep(img image.Image, held *os.File, print string) {
 
 // shared returns the image of a fingerprint and a shared lock on its directory. The first process
 // that comes makes the image; others wait.
-func (b *cached) shared(ctx context.Context, print string, meter *image.Meter) (image.Image, *os.File, error) {
+func (b *cached) shared(ctx context.Context, print string,
+	meter *image.Meter) (image.Image, *os.File, error) {
 	dir := filepath.Join(b.dir, b.prefix+print)
 	for {
 		if err := os.MkdirAll(b.dir, 0o700); err != nil {
@@ -152,7 +156,8 @@ func onlyOurs(dir string) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || int(st.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
 		return &carrel.Error{Op: opBuiltIn, Kind: carrel.Forbidden, Field: "CacheDir",
-			Err: fmt.Errorf("%s belongs to another user or can be written by others", dir), Hint: "choose a cache directory of your own: chmod go-w " + dir}
+			Err:  fmt.Errorf("%s belongs to another user or can be written by others", dir),
+			Hint: "choose a cache directory of your own: chmod go-w " + dir}
 	}
 	return nil
 }
@@ -163,7 +168,8 @@ var errGone = errors.New("directory removed meanwhile")
 // lockAndRead returns with a shared lock held. The process that made the image keeps such a lock as
 // long as it lives. So a waiting process looks for the finished image as well as for the exclusive
 // lock.
-func (b *cached) lockAndRead(ctx context.Context, held *os.File, dir string, meter *image.Meter) (image.Image, error) {
+func (b *cached) lockAndRead(ctx context.Context, held *os.File, dir string,
+	meter *image.Meter) (image.Image, error) {
 	var img image.Image
 	err := poll(ctx, func() (bool, error) {
 		if tryLock(held, false) {
@@ -261,7 +267,8 @@ func (b *cached) remake(ctx context.Context, bad image.Image) (image.Image, erro
 }
 
 // buildAt makes the image with a time of creation.
-func (b *cached) buildAt(ctx context.Context, dir string, created time.Time, meter *image.Meter) (image.Image, error) {
+func (b *cached) buildAt(ctx context.Context, dir string, created time.Time,
+	meter *image.Meter) (image.Image, error) {
 	start := time.Now()
 	if err := removeParts(dir); err != nil {
 		return image.Image{}, err
@@ -288,10 +295,12 @@ func (b *cached) buildAt(ctx context.Context, dir string, created time.Time, met
 	if err != nil {
 		return image.Image{}, err
 	}
-	if err := atomicfile.Write(filepath.Join(dir, manifestFile), append(raw, '\n'), 0o644); err != nil {
+	if err := atomicfile.Write(filepath.Join(dir, manifestFile), append(raw, '\n'),
+		0o644); err != nil {
 		return image.Image{}, err
 	}
-	b.log.Info("made the "+t.Name+" template", "bytes", size, "took", time.Since(start).Round(time.Millisecond))
+	b.log.Info("made the "+t.Name+" template", "bytes", size, "took",
+		time.Since(start).Round(time.Millisecond))
 	return image.Image{Path: filepath.Join(dir, imageFile), Template: t}, nil
 }
 

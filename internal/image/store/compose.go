@@ -19,14 +19,16 @@ import (
 )
 
 // Compose implements image.Store.
-func (s *Store) Compose(ctx context.Context, t carrel.Template, base string, changes io.Reader, skip []string) (image.Image, error) {
+func (s *Store) Compose(ctx context.Context, t carrel.Template, base string, changes io.Reader,
+	skip []string) (image.Image, error) {
 	from, err := os.Open(base)
 	if err != nil {
 		return image.Image{}, archive.Classify(opCompose, err)
 	}
 	defer from.Close()
 	return s.put(ctx, t, func(dir string) (int64, *sumsTable, error) {
-		imp := archive.Importer{NewFile: func() (*os.File, error) { return os.CreateTemp(dir, "part-*") }, Limits: s.limits}
+		imp := archive.Importer{NewFile: func() (*os.File, error) { return os.CreateTemp(dir, "part-*") },
+			Limits: s.limits}
 		f, err := imp.Compose(ctx, from, changes, skip)
 		if err != nil {
 			return 0, nil, err
@@ -126,7 +128,8 @@ func (s *Store) Keyed(project, key string) (image.Image, bool) {
 	defer s.mu.Unlock()
 	var newest *entry
 	for _, e := range s.byID {
-		if key != "" && e.Project == project && e.Key == key && (newest == nil || e.Created.After(newest.Created)) {
+		if key != "" && e.Project == project && e.Key == key &&
+			(newest == nil || e.Created.After(newest.Created)) {
 			newest = e
 		}
 	}
@@ -142,7 +145,8 @@ func (s *Store) WithContent(project, content string) (image.Image, bool) {
 	defer s.mu.Unlock()
 	var newest *entry
 	for _, e := range s.byID {
-		if e.Project == project && image.HasContent(e.Key, content) && !strings.HasPrefix(e.Name, image.DraftMark) &&
+		if e.Project == project && image.HasContent(e.Key, content) &&
+			!strings.HasPrefix(e.Name, image.DraftMark) &&
 			(newest == nil || e.Created.After(newest.Created)) {
 			newest = e
 		}
@@ -196,7 +200,8 @@ func (s *Store) Untag(_ context.Context, of, tag string) error {
 	}
 	s.mu.Unlock()
 	if len(gone) == 0 {
-		return &carrel.Error{Op: "remove tag", Kind: carrel.NotFound, Field: "tags", Err: fmt.Errorf("the template has no tag %.100q", tag)}
+		return &carrel.Error{Op: "remove tag", Kind: carrel.NotFound, Field: "tags",
+			Err: fmt.Errorf("the template has no tag %.100q", tag)}
 	}
 	var errs []error
 	for _, id := range gone {
@@ -216,7 +221,8 @@ func (s *Store) FindBase(ctx context.Context, opts carrel.PullOptions) (image.Im
 }
 
 // PullBase implements image.Store.
-func (s *Store) PullBase(ctx context.Context, opts carrel.PullOptions, progress func(carrel.Progress)) (image.Image, error) {
+func (s *Store) PullBase(ctx context.Context, opts carrel.PullOptions,
+	progress func(carrel.Progress)) (image.Image, error) {
 	digest, err := s.remoteDigest(ctx, opts)
 	if err != nil {
 		return image.Image{}, err

@@ -17,7 +17,8 @@ func TestEqualBuilds(t *testing.T) {
 	s := open(t, store.Options{Now: func() time.Time { now = now.Add(time.Hour); return now }})
 	base := mustImport(t, s, "base-of-all", "hello")
 	made := func(name, settings string) carrel.Template {
-		return carrel.Template{Name: name, Project: base.Project, Build: "b", Key: image.TwoKeys("content", settings)}
+		return carrel.Template{Name: name, Project: base.Project, Build: "b",
+			Key: image.TwoKeys("content", settings)}
 	}
 	compose := func(name, settings string) image.Image {
 		t.Helper()

@@ -26,9 +26,9 @@
 //
 // # Space
 //
-// A new image that is equal to another template's becomes a second link to that file. Where the file
-// system can share blocks, an image shares those that another one has at the same places. Neither
-// changes what a template is: each has its own name, ID and end.
+// A new image that is equal to another template's becomes a second link to that file. Where the
+// file system can share blocks, an image shares those that another one has at the same places.
+// Neither changes what a template is: each has its own name, ID and end.
 //
 // # The built-in templates
 //

@@ -20,44 +20,50 @@ import (
 
 // Import makes a template from an archive stream and replaces one of the same name.
 func (s *Store) Import(ctx context.Context, name string, r io.Reader, progress func(carrel.Progress)) (image.Image, error) {
-	return s.make(ctx, "import template", name, progress, func(ctx context.Context, imp archive.Importer) (*os.File, *archive.Result, string, error) {
-		f, res, err := imp.Stream(ctx, r)
-		return f, res, "", err
-	})
+	return s.make(ctx, "import template", name, progress,
+		func(ctx context.Context, imp archive.Importer) (*os.File, *archive.Result, string, error) {
+			f, res, err := imp.Stream(ctx, r)
+			return f, res, "", err
+		})
 }
 
 // ImportDir makes a template from a directory of this machine.
 func (s *Store) ImportDir(ctx context.Context, name, dir string, progress func(carrel.Progress)) (image.Image, error) {
-	return s.make(ctx, "import template", name, progress, func(ctx context.Context, imp archive.Importer) (*os.File, *archive.Result, string, error) {
-		f, res, err := imp.Dir(ctx, dir)
-		return f, res, dir, err
-	})
+	return s.make(ctx, "import template", name, progress,
+		func(ctx context.Context, imp archive.Importer) (*os.File, *archive.Result, string, error) {
+			f, res, err := imp.Dir(ctx, dir)
+			return f, res, dir, err
+		})
 }
 
 // Pull makes a template from an image in a registry.
-func (s *Store) Pull(ctx context.Context, name string, opts carrel.PullOptions, progress func(carrel.Progress)) (image.Image, error) {
-	return s.make(ctx, "pull template", name, progress, func(ctx context.Context, imp archive.Importer) (*os.File, *archive.Result, string, error) {
-		src, release, err := s.registries.Pull(ctx, opts, s.request(ctx, imp.Meter))
-		if err != nil {
-			return nil, nil, "", err
-		}
-		defer release()
-		f, res, err := imp.Image(ctx, src, "registry")
-		return f, res, opts.Image, err
-	})
+func (s *Store) Pull(ctx context.Context, name string, opts carrel.PullOptions,
+	progress func(carrel.Progress)) (image.Image, error) {
+	return s.make(ctx, "pull template", name, progress,
+		func(ctx context.Context, imp archive.Importer) (*os.File, *archive.Result, string, error) {
+			src, release, err := s.registries.Pull(ctx, opts, s.request(ctx, imp.Meter))
+			if err != nil {
+				return nil, nil, "", err
+			}
+			defer release()
+			f, res, err := imp.Image(ctx, src, "registry")
+			return f, res, opts.Image, err
+		})
 }
 
 // request says who asks a registry. The operator's own credentials are for administrators and for
 // the default project. Every other project gives its own ones.
 func (s *Store) request(ctx context.Context, meter *image.Meter) registry.Request {
 	c := carrel.CallerOf(ctx)
-	return registry.Request{Project: c.Project, Operator: c.Role == carrel.RoleAdmin || c.Project == carrel.DefaultProject,
+	return registry.Request{Project: c.Project,
+		Operator: c.Role == carrel.RoleAdmin || c.Project == carrel.DefaultProject,
 		MaxBytes: s.limits.MaxBytes, Meter: meter}
 }
 
 // make makes one template: its directory under a lock, the image, the manifest.
 func (s *Store) make(ctx context.Context, op, name string, progress func(carrel.Progress),
-	build func(context.Context, archive.Importer) (f *os.File, res *archive.Result, source string, err error)) (_ image.Image, err error) {
+	build func(context.Context, archive.Importer) (f *os.File, res *archive.Result, source string,
+		err error)) (_ image.Image, err error) {
 	if !strings.HasPrefix(name, image.HiddenMark) {
 		if name, err = checkName(op, name); err != nil {
 			return image.Image{}, err
@@ -97,7 +103,8 @@ func (s *Store) make(ctx context.Context, op, name string, progress func(carrel.
 		return image.Image{}, archive.Classify(op, err)
 	}
 	t := carrel.Template{ID: id, Name: name, Project: carrel.CallerOf(ctx).Project, Created: s.opts.Now().UTC(), Size: size, Source: res.Format, Digest: res.Digest,
-		Env: res.Env, User: res.User, WorkDir: res.WorkDir, Start: res.Start, Labels: res.Labels, Entry: res.Entry, OnBuild: res.OnBuild}
+		Env: res.Env, User: res.User, WorkDir: res.WorkDir, Start: res.Start, Labels: res.Labels,
+		Entry: res.Entry, OnBuild: res.OnBuild}
 	if source != "" {
 		t.Source += ": " + source
 	}

@@ -44,9 +44,11 @@ func TestPull(t *testing.T) {
 	if err := remote.Write(r, img); err != nil {
 		t.Fatal(err)
 	}
-	s := open(t, store.Options{Registries: registry.Config{Keychain: authn.NewMultiKeychain(), Allow: []string{strings.TrimPrefix(ts.URL, "http://")}}})
+	s := open(t, store.Options{Registries: registry.Config{Keychain: authn.NewMultiKeychain(),
+		Allow: []string{strings.TrimPrefix(ts.URL, "http://")}}})
 	stages := map[string]bool{}
-	got, err := s.Pull(context.Background(), "app", carrel.PullOptions{Image: ref}, func(p carrel.Progress) { stages[p.Stage] = true })
+	got, err := s.Pull(context.Background(), "app", carrel.PullOptions{Image: ref},
+		func(p carrel.Progress) { stages[p.Stage] = true })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,8 +68,10 @@ func TestPull(t *testing.T) {
 	wantKind(t, err, carrel.NotFound, "image")
 }
 
-// oneLayer publishes an image of one file in a registry that wants a password, and returns its name.
-func oneLayer(t *testing.T, password string, change func(http.ResponseWriter, *http.Request) bool) (host string) {
+// oneLayer publishes an image of one file in a registry that wants a password, and returns its
+// name.
+func oneLayer(t *testing.T, password string,
+	change func(http.ResponseWriter, *http.Request) bool) (host string) {
 	t.Helper()
 	inner := server.New(server.Logger(log.New(io.Discard, "", 0)))
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -82,7 +86,10 @@ func oneLayer(t *testing.T, password string, change func(http.ResponseWriter, *h
 	}))
 	t.Cleanup(ts.Close)
 	host = strings.TrimPrefix(ts.URL, "http://")
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(rootfs(t, "pulled")), nil })
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser,
+		error) {
+		return io.NopCloser(rootfs(t, "pulled")), nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +101,8 @@ func oneLayer(t *testing.T, password string, change func(http.ResponseWriter, *h
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := remote.Write(r, img, remote.WithAuth(&authn.Basic{Username: "me", Password: password})); err != nil {
+	if err := remote.Write(r, img, remote.WithAuth(
+		&authn.Basic{Username: "me", Password: password})); err != nil {
 		t.Fatal(err)
 	}
 	return host
@@ -112,20 +120,25 @@ func (o operator) Resolve(authn.Resource) (authn.Authenticator, error) {
 // project opens nothing for another one.
 func TestPullByProjects(t *testing.T) {
 	host := oneLayer(t, "sesame", nil)
-	s := open(t, store.Options{Registries: registry.Config{Keychain: operator{"sesame"}, Allow: []string{host}}})
+	s := open(t, store.Options{Registries: registry.Config{Keychain: operator{"sesame"},
+		Allow: []string{host}}})
 	pull := func(c carrel.Caller, own *carrel.RegistryCredentials) error {
-		_, err := s.Pull(carrel.WithCaller(context.Background(), c), "app", carrel.PullOptions{Image: host + "/app:1", Credentials: own}, nil)
+		_, err := s.Pull(carrel.WithCaller(context.Background(), c), "app",
+			carrel.PullOptions{Image: host + "/app:1", Credentials: own}, nil)
 		return err
 	}
-	for _, c := range []carrel.Caller{carrel.Local(), {Project: "p", Role: carrel.RoleAdmin}, {Project: carrel.DefaultProject, Role: carrel.RoleMember}} {
+	for _, c := range []carrel.Caller{carrel.Local(), {Project: "p", Role: carrel.RoleAdmin},
+		{Project: carrel.DefaultProject, Role: carrel.RoleMember}} {
 		if err := pull(c, nil); err != nil {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
 	stranger := carrel.Caller{Project: "q", Role: carrel.RoleMember}
 	wantKind(t, pull(stranger, nil), carrel.Unauthenticated, "image")
-	wantKind(t, pull(stranger, &carrel.RegistryCredentials{Username: "me", Password: "no"}), carrel.Unauthenticated, "image")
-	if err := pull(stranger, &carrel.RegistryCredentials{Username: "me", Password: "sesame"}); err != nil {
+	wantKind(t, pull(stranger, &carrel.RegistryCredentials{Username: "me", Password: "no"}),
+		carrel.Unauthenticated, "image")
+	if err := pull(stranger, &carrel.RegistryCredentials{Username: "me",
+		Password: "sesame"}); err != nil {
 		t.Error(err)
 	}
 }
@@ -140,7 +153,8 @@ func TestFailedPullLeavesNothing(t *testing.T) {
 		return false
 	})
 	dir := t.TempDir()
-	s := open(t, store.Options{Dir: filepath.Join(dir, "templates"), CacheDir: filepath.Join(dir, "cache"),
+	s := open(t, store.Options{Dir: filepath.Join(dir, "templates"),
+		CacheDir:   filepath.Join(dir, "cache"),
 		Registries: registry.Config{Keychain: operator{"sesame"}, Allow: []string{host}}})
 	_, err := s.Pull(context.Background(), "app", carrel.PullOptions{Image: host + "/app:1"}, nil)
 	wantKind(t, err, carrel.Invalid, "image")

@@ -29,14 +29,16 @@ type packed struct {
 }
 
 // Push sends a template to a registry, as an image of one layer.
-func (s *Store) Push(ctx context.Context, id string, opts carrel.PushOptions, progress func(carrel.Progress)) (carrel.Pushed, error) {
+func (s *Store) Push(ctx context.Context, id string, opts carrel.PushOptions,
+	progress func(carrel.Progress)) (carrel.Pushed, error) {
 	const op = "push template"
 	img, err := s.Get(ctx, id)
 	if err != nil {
 		return carrel.Pushed{}, err
 	}
 	if img.Path == "" {
-		return carrel.Pushed{}, &carrel.Error{Op: op, Kind: carrel.Unsupported, Field: "template", Err: fmt.Errorf("%q has no files", img.Name)}
+		return carrel.Pushed{}, &carrel.Error{Op: op, Kind: carrel.Unsupported, Field: "template",
+			Err: fmt.Errorf("%q has no files", img.Name)}
 	}
 	meter := image.NewMeter(progress)
 	s.mu.Lock()
@@ -66,7 +68,8 @@ func (s *Store) Push(ctx context.Context, id string, opts carrel.PushOptions, pr
 			}
 			file = again
 			if p.diffID != known.diffID || p.layer.Digest != known.layer.Digest {
-				return nil, &carrel.Error{Op: op, Kind: carrel.Internal, Err: errors.New("the same template gave another layer")}
+				return nil, &carrel.Error{Op: op, Kind: carrel.Internal,
+					Err: errors.New("the same template gave another layer")}
 			}
 		}
 		return borrowed{file}, nil
@@ -90,7 +93,8 @@ func startOf(t carrel.Template) v1.Config {
 }
 
 // pack writes the files of a template as a compressed layer into a file without a name.
-func (s *Store) pack(ctx context.Context, img image.Image, meter *image.Meter) (_ *os.File, p packed, err error) {
+func (s *Store) pack(ctx context.Context, img image.Image,
+	meter *image.Meter) (_ *os.File, p packed, err error) {
 	files, err := s.Files(ctx, img.Path)
 	if err != nil {
 		return nil, p, err
@@ -121,7 +125,8 @@ func (s *Store) pack(ctx context.Context, img image.Image, meter *image.Meter) (
 		return nil, p, err
 	}
 	p.diffID = v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(plain.Sum(nil))}
-	p.layer = v1.Descriptor{MediaType: types.OCILayer, Size: size, Digest: v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(small.Sum(nil))}}
+	p.layer = v1.Descriptor{MediaType: types.OCILayer, Size: size,
+		Digest: v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(small.Sum(nil))}}
 	return f, p, nil
 }
 

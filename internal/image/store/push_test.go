@@ -48,7 +48,8 @@ func watch(t *testing.T) *watched {
 		// The library's registry knows no mounts. This one takes a layer that it has.
 		if q := r.URL.Query(); r.Method == http.MethodPost && q.Get("mount") != "" {
 			rec := httptest.NewRecorder()
-			inner.ServeHTTP(rec, httptest.NewRequest(http.MethodHead, "/v2/"+q.Get("from")+"/blobs/"+q.Get("mount"), nil))
+			inner.ServeHTTP(rec, httptest.NewRequest(http.MethodHead,
+				"/v2/"+q.Get("from")+"/blobs/"+q.Get("mount"), nil))
 			if rec.Code == http.StatusOK {
 				rw.WriteHeader(http.StatusCreated)
 				return
@@ -75,7 +76,8 @@ func (w *watched) asked(method string) (out []string) {
 }
 
 func (w *watched) options() store.Options {
-	return store.Options{Registries: registry.Config{Keychain: authn.NewMultiKeychain(), Allow: []string{w.host}}}
+	return store.Options{Registries: registry.Config{Keychain: authn.NewMultiKeychain(),
+		Allow: []string{w.host}}}
 }
 
 // richRootfs is a root filesystem with every kind of entry that a template keeps.
@@ -137,11 +139,13 @@ func TestPush(t *testing.T) {
 	}
 	stages := map[string]bool{}
 	ref := reg.host + "/team/app:1"
-	pushed, err := s.Push(ctx, img.ID, carrel.PushOptions{Image: ref}, func(p carrel.Progress) { stages[p.Stage] = true })
+	pushed, err := s.Push(ctx, img.ID, carrel.PushOptions{Image: ref},
+		func(p carrel.Progress) { stages[p.Stage] = true })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pushed.Sent != pushed.Size || pushed.Size == 0 || pushed.Image != ref || !stages[image.StagePack] || !stages[image.StagePush] {
+	if pushed.Sent != pushed.Size || pushed.Size == 0 || pushed.Image != ref ||
+		!stages[image.StagePack] || !stages[image.StagePush] {
 		t.Errorf("%+v %v", pushed, stages)
 	}
 	// Another client takes it for a whole image of this digest.
@@ -176,7 +180,8 @@ func TestPush(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fmt.Sprint(back.Start) != fmt.Sprint(start) || back.User != img.User || exported(t, s, back.Path) != exported(t, s, img.Path) {
+	if fmt.Sprint(back.Start) != fmt.Sprint(start) || back.User != img.User ||
+		exported(t, s, back.Path) != exported(t, s, img.Path) {
 		t.Errorf("came back as %+v", back)
 	}
 
@@ -227,9 +232,11 @@ func TestPushErrors(t *testing.T) {
 	wantKind(t, push("nobody", reg.host+"/a:1", nil), carrel.NotFound, "template")
 	wantKind(t, push(store.SimID, reg.host+"/a:1", nil), carrel.Unsupported, "template")
 	wantKind(t, push(img.ID, "Not A Name", nil), carrel.Invalid, "image")
-	wantKind(t, push(img.ID, reg.host+"/a@sha256:"+strings.Repeat("0", 64), nil), carrel.Invalid, "image")
+	wantKind(t, push(img.ID, reg.host+"/a@sha256:"+strings.Repeat("0", 64), nil), carrel.Invalid,
+		"image")
 	wantKind(t, push(img.ID, "127.0.0.1:1/a:1", nil), carrel.Forbidden, "image")
-	wantKind(t, push(img.ID, reg.host+"/a:1", &carrel.RegistryCredentials{Type: "x"}), carrel.Invalid, "credentials.type")
+	wantKind(t, push(img.ID, reg.host+"/a:1", &carrel.RegistryCredentials{Type: "x"}), carrel.Invalid,
+		"credentials.type")
 
 	full := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -243,11 +250,13 @@ func TestPushErrors(t *testing.T) {
 	}))
 	defer full.Close()
 	host := strings.TrimPrefix(full.URL, "http://")
-	s = open(t, store.Options{Registries: registry.Config{Keychain: authn.NewMultiKeychain(), Allow: []string{host}}})
+	s = open(t, store.Options{Registries: registry.Config{Keychain: authn.NewMultiKeychain(),
+		Allow: []string{host}}})
 	img = mustImport(t, s, "app", "x")
 	err := push(img.ID, host+"/a:1", nil)
 	wantKind(t, err, carrel.Unauthenticated, "image")
-	if !strings.Contains(fmt.Sprint(err), "you may only read") || !strings.Contains(fmt.Sprint(err), host) {
+	if !strings.Contains(fmt.Sprint(err), "you may only read") ||
+		!strings.Contains(fmt.Sprint(err), host) {
 		t.Error(err)
 	}
 	s = open(t, store.Options{Registries: registry.Config{Offline: true}})
@@ -290,7 +299,8 @@ func TestPushElsewhere(t *testing.T) {
 		}
 		s := open(t, store.Options{Registries: registry.Config{Allow: allow}})
 		img := mustImport(t, s, "app", "x")
-		_, err := s.Push(context.Background(), img.ID, carrel.PushOptions{Image: host + "/a:1", Credentials: own}, nil)
+		_, err := s.Push(context.Background(), img.ID,
+			carrel.PushOptions{Image: host + "/a:1", Credentials: own}, nil)
 		if !allowed {
 			wantKind(t, err, carrel.Forbidden, "image")
 			if len(got) > 0 {
@@ -326,8 +336,8 @@ func TestEqualImages(t *testing.T) {
 	}
 }
 
-// TestPushStalls ends a push to a registry that stops reading, and waits for one that only takes its
-// time to answer.
+// TestPushStalls ends a push to a registry that stops reading, and waits for one that only takes
+// its time to answer.
 func TestPushStalls(t *testing.T) {
 	const stall = 200 * time.Millisecond
 	for _, reads := range []bool{true, false} {
@@ -351,7 +361,8 @@ func TestPushStalls(t *testing.T) {
 		defer ts.Close()
 		defer close(ended)
 		host := strings.TrimPrefix(ts.URL, "http://")
-		s := open(t, store.Options{Registries: registry.Config{Keychain: authn.NewMultiKeychain(), Allow: []string{host}, StallTime: stall}})
+		s := open(t, store.Options{Registries: registry.Config{Keychain: authn.NewMultiKeychain(),
+			Allow: []string{host}, StallTime: stall}})
 		img := importBase(t, s, "app", 32<<20, "x") // more than sockets hold
 		_, err := s.Push(context.Background(), img.ID, carrel.PushOptions{Image: host + "/a:1"}, nil)
 		if reads && err != nil {

@@ -54,7 +54,8 @@ func checkRoom(dir string) error {
 		return nil
 	}
 	return &carrel.Error{Kind: carrel.Exhausted, Field: "disk",
-		Err:  fmt.Errorf("the disk of %s has %d MB left, and %d MB are kept free", dir, free>>20, kept>>20),
+		Err: fmt.Errorf("the disk of %s has %d MB left, and %d MB are kept free", dir, free>>20,
+			kept>>20),
 		Hint: "free some disk space under the data directory, or delete templates and snapshots"}
 }
 

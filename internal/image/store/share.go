@@ -26,8 +26,9 @@ const (
 
 // share saves the space of what a new image has in common with others. If an image is equal, the
 // new template gets a second link to its file, and share returns true. Otherwise the file system is
-// asked to keep equal blocks at equal places once, if it can (XFS and Btrfs can, ext4 can't). Images
-// over one base have its files at equal places, because a layer's files lie in the layer's order.
+// asked to keep equal blocks at equal places once, if it can (XFS and Btrfs can, ext4 can't).
+// Images over one base have its files at equal places, because a layer's files lie in the layer's
+// order.
 //
 // An image never changes, so nobody notices. A failure only costs space.
 func (s *Store) share(ctx context.Context, f *os.File, name string) (linked bool) {
@@ -118,7 +119,8 @@ func contentsEqual(ctx context.Context, a, b *os.File) bool {
 
 // linkOpen gives an open file one more name. It fails if the file has lost all others.
 func linkOpen(f *os.File, name string) error {
-	return unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(int(f.Fd())), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
+	return unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(int(f.Fd())), unix.AT_FDCWD, name,
+		unix.AT_SYMLINK_FOLLOW)
 }
 
 // shareBlocks makes f share the blocks that an older image has at the same places. The kernel

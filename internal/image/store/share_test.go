@@ -24,7 +24,8 @@ func baseAnd(t *testing.T, size int, extra string) io.Reader {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	put := func(name string, content []byte) {
-		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content))}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644,
+			Size: int64(len(content))}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.Write(content); err != nil {
@@ -79,7 +80,8 @@ func TestEqualTemplates(t *testing.T) {
 	if read(t, two.Path, "extra") != "a" || read(t, other.Path, "extra") != "b" {
 		t.Error("other content")
 	}
-	if left, err := filepath.Glob(filepath.Join(filepath.Dir(two.Path), "part-*")); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(two.Path), "part-*")); err != nil ||
+		len(left) > 0 {
 		t.Error(left, err)
 	}
 }
@@ -88,7 +90,8 @@ func TestEqualTemplates(t *testing.T) {
 func TestSharedBase(t *testing.T) {
 	const base = 16 << 20
 	dir := sharingDisk(t)
-	s := open(t, store.Options{Dir: filepath.Join(dir, "templates"), CacheDir: filepath.Join(dir, "cache")})
+	s := open(t, store.Options{Dir: filepath.Join(dir, "templates"),
+		CacheDir: filepath.Join(dir, "cache")})
 	used := func() int64 {
 		t.Helper()
 		var st syscall.Statfs_t
@@ -130,7 +133,8 @@ func sharingDisk(t *testing.T) string {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"mkfs.xfs", "-q", "-m", "reflink=1", file}, {"mount", "-o", "loop", file, dir}} {
+	for _, args := range [][]string{{"mkfs.xfs", "-q", "-m", "reflink=1", file},
+		{"mount", "-o", "loop", file, dir}} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 			testenv.Need(t, "xfs", fmt.Errorf("%v: %w: %s", args, err, out))
 		}

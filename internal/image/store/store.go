@@ -115,7 +115,8 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	opts.Registries.Cache = registry.NewCache(filepath.Join(opts.CacheDir, "layers"), opts.LayerCache, opts.Logger)
+	opts.Registries.Cache = registry.NewCache(filepath.Join(opts.CacheDir, "layers"), opts.LayerCache,
+		opts.Logger)
 	opts.Registries.Logger = opts.Logger
 	registries, err := registry.New(opts.Registries)
 	if err != nil {
@@ -128,7 +129,8 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, archive.Classify(op, err)
 	}
-	s := &Store{opts: opts, lock: lock, registries: registries, byID: map[string]*entry{}, lent: map[string]image.Image{}, packed: map[string]packed{}, base: newBase(opts),
+	s := &Store{opts: opts, lock: lock, registries: registries, byID: map[string]*entry{},
+		lent: map[string]image.Image{}, packed: map[string]packed{}, base: newBase(opts),
 		builtIns: newBuiltIns(opts),
 		limits:   archive.Limits{MaxBytes: opts.MaxBytes, MaxEntries: opts.MaxEntries}}
 	err = s.load(ctx)
@@ -399,7 +401,8 @@ func (s *Store) intact(ctx context.Context, b *cached, img image.Image) (image.I
 	dir := filepath.Dir(img.Path)
 	err := s.checks.quick(ctx, dir)
 	if errors.Is(err, errDamaged) {
-		s.opts.Logger.Error("a built-in template is damaged, and is made again", "template", img.Name, "image", img.Path, "err", err)
+		s.opts.Logger.Error("a built-in template is damaged, and is made again", "template", img.Name,
+			"image", img.Path, "err", err)
 		img, err = b.remake(ctx, img)
 		s.checks.forget(dir)
 	}
@@ -424,7 +427,8 @@ func (s *Store) CheckImages(ctx context.Context, pause time.Duration) (bad int) 
 		}
 		if err := s.checks.whole(ctx, filepath.Dir(img.Path), pause); errors.Is(err, errDamaged) {
 			bad++
-			s.opts.Logger.Error("a template's image is damaged", "template", img.Name, "id", img.ID, "image", img.Path, "err", err,
+			s.opts.Logger.Error("a template's image is damaged", "template", img.Name, "id", img.ID, "image",
+				img.Path, "err", err,
 				"hint", carrel.HintOf(damaged(img.Name, err)))
 		}
 	}
@@ -454,7 +458,8 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 	var gone []string
 	if t := s.find(id, ""); t != nil {
 		for other, o := range s.byID {
-			if o == t || !t.old && o.own() == t.own() || !t.old && t.Tag == "" && t.Of != "" && o.Of == t.Of {
+			if o == t || !t.old && o.own() == t.own() || !t.old && t.Tag == "" && t.Of != "" &&
+				o.Of == t.Of {
 				gone = append(gone, other)
 				delete(s.byID, other)
 				delete(s.packed, other)

@@ -81,7 +81,8 @@ func writeSums(ctx context.Context, dir string) (digest string, err error) {
 	return t.digest(), t.write(dir)
 }
 
-// makeSums makes the table of the image in dir. whole is the hash of the whole file; nil makes none.
+// makeSums makes the table of the image in dir. whole is the hash of the whole file; nil makes
+// none.
 func makeSums(ctx context.Context, dir string, whole hash.Hash) (*sumsTable, error) {
 	f, err := os.Open(filepath.Join(dir, imageFile))
 	if err != nil {
@@ -153,7 +154,8 @@ func readSums(dir string) (*sumsTable, []byte, error) {
 		return nil, nil, fmt.Errorf("%s: %w", sumsFile, err)
 	}
 	sums, err := base64.RawStdEncoding.DecodeString(t.Sums)
-	if err != nil || t.Version != 1 || t.Chunk != sumsChunk || int64(len(sums)) != 8*((t.Size+sumsChunk-1)/sumsChunk) {
+	if err != nil || t.Version != 1 || t.Chunk != sumsChunk ||
+		int64(len(sums)) != 8*((t.Size+sumsChunk-1)/sumsChunk) {
 		return nil, nil, fmt.Errorf("%s: not a table of checksums", sumsFile)
 	}
 	// template.json has the digest. The base of an older build, and an image being made, have none.
@@ -319,6 +321,7 @@ func (c *checks) whole(ctx context.Context, dir string, pause time.Duration) err
 
 // damaged is the error of a create from a damaged image.
 func damaged(name string, err error) error {
-	return &carrel.Error{Op: "open template", Kind: carrel.Unavailable, Field: "template", Err: fmt.Errorf("%q can't be used: %w", name, err),
+	return &carrel.Error{Op: "open template", Kind: carrel.Unavailable, Field: "template",
+		Err:  fmt.Errorf("%q can't be used: %w", name, err),
 		Hint: "make it again under the same name (carrel template import, pull or build), or put its image.erofs back from a backup"}
 }

@@ -61,12 +61,15 @@ func TestDamagedTemplate(t *testing.T) {
 		damage func(t *testing.T, path string)
 		check  bool // only the check in the background finds it
 	}{
-		"written into":      {func(t *testing.T, p string) { flipByte(t, p, 3<<20, false) }, false},
-		"cut off":           {func(t *testing.T, p string) { must(t, os.Truncate(p, 2<<20)) }, false},
-		"superblock":        {func(t *testing.T, p string) { flipByte(t, p, 1024, true) }, false},
-		"faulty disk":       {func(t *testing.T, p string) { flipByte(t, p, 3<<20, true) }, true},
-		"foreign sums":      {func(t *testing.T, p string) { rewriteSums(t, p) }, false},
-		"broken sums":       {func(t *testing.T, p string) { must(t, os.Truncate(filepath.Join(filepath.Dir(p), "image.sums"), 20)) }, false},
+		"written into": {func(t *testing.T, p string) { flipByte(t, p, 3<<20, false) }, false},
+		"cut off":      {func(t *testing.T, p string) { must(t, os.Truncate(p, 2<<20)) }, false},
+		"superblock":   {func(t *testing.T, p string) { flipByte(t, p, 1024, true) }, false},
+		"faulty disk":  {func(t *testing.T, p string) { flipByte(t, p, 3<<20, true) }, true},
+		"foreign sums": {func(t *testing.T, p string) { rewriteSums(t, p) }, false},
+		"broken sums": {func(t *testing.T, p string) {
+			must(t,
+				os.Truncate(filepath.Join(filepath.Dir(p), "image.sums"), 20))
+		}, false},
 		"after a good read": {func(t *testing.T, p string) { flipByte(t, p, 4<<20, false) }, false},
 	} {
 		for _, again := range []bool{false, true} { // with the store that made it, and with the next one
@@ -95,7 +98,8 @@ func TestDamagedTemplate(t *testing.T) {
 				}
 				_, err = s.Get(t.Context(), id)
 			}
-			if carrel.KindOf(err) != carrel.Unavailable || !strings.Contains(err.Error(), "damaged") || !strings.Contains(carrel.HintOf(err), "import") {
+			if carrel.KindOf(err) != carrel.Unavailable || !strings.Contains(err.Error(), "damaged") ||
+				!strings.Contains(carrel.HintOf(err), "import") {
 				t.Errorf("%s: %v, hint %q", name, err, carrel.HintOf(err))
 			}
 			if again, _ := importBig(t, s); again == id {

@@ -25,7 +25,10 @@ func Trees(ctx context.Context, a, b image.Files) ([]carrel.FileChange, error) {
 	if err := t.directory(".", true, true, 0); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(t.out, func(x, y carrel.FileChange) int { return bytes.Compare([]byte(x.Path), []byte(y.Path)) })
+	slices.SortFunc(t.out, func(x, y carrel.FileChange) int {
+		return bytes.Compare([]byte(x.Path),
+			[]byte(y.Path))
+	})
 	return t.out, nil
 }
 
@@ -88,7 +91,8 @@ func (t *trees) file(name string, inA, inB bool, depth int) error {
 			return tooMany("more than %d files are different", mostChanges)
 		}
 		full := path.Join("/", name)
-		t.out = append(t.out, carrel.FileChange{Path: full, Kind: kind, Before: infoOf(before, full), After: infoOf(after, full)})
+		t.out = append(t.out, carrel.FileChange{Path: full, Kind: kind, Before: infoOf(before, full),
+			After: infoOf(after, full)})
 	}
 	dirA, dirB := before != nil && before.Mode.IsDir(), after != nil && after.Mode.IsDir()
 	if dirA || dirB {

@@ -57,14 +57,20 @@ func (tree) Close() error { return nil }
 func TestTrees(t *testing.T) {
 	long := strings.Repeat("x", 200_000)
 	a := tree{
-		"same": {mode: 0o644, content: "x"}, "content": {mode: 0o644, content: long + "1"}, "size": {mode: 0o644, content: "1"}, "mode": {mode: 0o644},
-		"owner": {mode: 0o644}, "link": {mode: fs.ModeSymlink, content: "a"}, "kind": {mode: fs.ModeDir | 0o755}, "kind/below": {mode: 0o644},
-		"gone": {mode: fs.ModeDir | 0o755}, "gone/a": {mode: 0o644}, "dir": {mode: fs.ModeDir | 0o755}, "dir/x": {mode: 0o644, content: long},
+		"same": {mode: 0o644, content: "x"}, "content": {mode: 0o644, content: long + "1"},
+		"size": {mode: 0o644, content: "1"}, "mode": {mode: 0o644},
+		"owner": {mode: 0o644}, "link": {mode: fs.ModeSymlink, content: "a"},
+		"kind": {mode: fs.ModeDir | 0o755}, "kind/below": {mode: 0o644},
+		"gone": {mode: fs.ModeDir | 0o755}, "gone/a": {mode: 0o644}, "dir": {mode: fs.ModeDir | 0o755},
+		"dir/x": {mode: 0o644, content: long},
 	}
 	b := tree{
-		"same": {mode: 0o644, content: "x"}, "content": {mode: 0o644, content: long + "2"}, "size": {mode: 0o644, content: "12"}, "mode": {mode: 0o600},
-		"owner": {mode: 0o644, uid: 7}, "link": {mode: fs.ModeSymlink, content: "b"}, "kind": {mode: 0o644},
-		"new": {mode: fs.ModeDir | 0o755}, "new/a": {mode: 0o644, content: "123"}, "dir": {mode: fs.ModeDir | 0o755}, "dir/x": {mode: 0o644, content: long},
+		"same": {mode: 0o644, content: "x"}, "content": {mode: 0o644, content: long + "2"},
+		"size": {mode: 0o644, content: "12"}, "mode": {mode: 0o600},
+		"owner": {mode: 0o644, uid: 7}, "link": {mode: fs.ModeSymlink, content: "b"},
+		"kind": {mode: 0o644},
+		"new":  {mode: fs.ModeDir | 0o755}, "new/a": {mode: 0o644, content: "123"},
+		"dir": {mode: fs.ModeDir | 0o755}, "dir/x": {mode: 0o644, content: long},
 	}
 	changes, err := filediff.Trees(t.Context(), a, b)
 	if err != nil {

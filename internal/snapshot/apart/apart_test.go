@@ -28,7 +28,11 @@ func store(t *testing.T) *disk.Blobs {
 // names lists blobs.
 func names(t *testing.T, b snapshot.Blobs, prefix string) (out []string) {
 	t.Helper()
-	if err := b.List(t.Context(), prefix, func(i snapshot.BlobInfo) error { out = append(out, i.Name); return nil }); err != nil {
+	if err := b.List(t.Context(), prefix, func(i snapshot.BlobInfo) error {
+		out = append(out,
+			i.Name)
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	slices.Sort(out)

@@ -3,8 +3,8 @@
 //
 // # Away
 //
-// A store that was seen before may be away when the service starts. [Open] then succeeds, every call
-// is Unavailable with a hint, and the next calls try to connect again. Nothing is deleted or
+// A store that was seen before may be away when the service starts. [Open] then succeeds, every
+// call is Unavailable with a hint, and the next calls try to connect again. Nothing is deleted or
 // forgotten meanwhile: a call that fails has no effect.
 //
 // # Unknown
@@ -79,8 +79,8 @@ type remembered struct {
 	ID    string `json:"id"`
 }
 
-// Open connects to the store. If the store is away but was seen before, Open succeeds. Errors: those
-// of Connect, Conflict when it is another store.
+// Open connects to the store. If the store is away but was seen before, Open succeeds. Errors:
+// those of Connect, Conflict when it is another store.
 func Open(ctx context.Context, opts Options) (*Blobs, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -97,7 +97,8 @@ func Open(ctx context.Context, opts Options) (*Blobs, error) {
 	case err == nil:
 		return b, nil
 	case ctx.Err() == nil && known != nil && isAway(err):
-		opts.Log.Error("the snapshot store is away: snapshots in it can't be used until it answers", "store", opts.Where, "err", err)
+		opts.Log.Error("the snapshot store is away: snapshots in it can't be used until it answers",
+			"store", opts.Where, "err", err)
 		return b, nil
 	}
 	return nil, err
@@ -123,7 +124,8 @@ func (b *Blobs) remembered() (*remembered, error) {
 		err = errors.New("it names no identity")
 	}
 	if err != nil {
-		return nil, &carrel.Error{Op: op, Kind: carrel.Internal, Err: fmt.Errorf("the store's identity in %s: %w", b.opts.File, err),
+		return nil, &carrel.Error{Op: op, Kind: carrel.Internal,
+			Err:  fmt.Errorf("the store's identity in %s: %w", b.opts.File, err),
 			Hint: "it says which place has this machine's snapshots; remove it only if that place is certainly " + b.opts.Where}
 	}
 	return &r, nil
@@ -156,7 +158,8 @@ func (b *Blobs) connect(ctx context.Context) (snapshot.Blobs, error) {
 	if err != nil {
 		if carrel.KindOf(err) == carrel.Conflict {
 			b.wrong = err
-			b.opts.Log.Error("the snapshot store is another one", "store", b.opts.Where, "err", err, "hint", carrel.HintOf(err))
+			b.opts.Log.Error("the snapshot store is another one", "store", b.opts.Where, "err", err, "hint",
+				carrel.HintOf(err))
 		}
 		b.away = err
 		return nil, err
@@ -191,7 +194,8 @@ func (b *Blobs) identify(ctx context.Context, blobs snapshot.Blobs) error {
 	}
 	if len(has) == 0 {
 		id := strings.ToLower(rand.Text())
-		if err := blobs.Put(ctx, identities+id, strings.NewReader(b.opts.Where), int64(len(b.opts.Where))); err != nil {
+		if err := blobs.Put(ctx, identities+id, strings.NewReader(b.opts.Where),
+			int64(len(b.opts.Where))); err != nil {
 			return err
 		}
 		has = []string{id}
@@ -204,7 +208,8 @@ func (b *Blobs) identify(ctx context.Context, blobs snapshot.Blobs) error {
 		err = atomicfile.Write(b.opts.File, append(raw, '\n'), 0o600)
 	}
 	if err != nil {
-		return &carrel.Error{Op: op, Kind: carrel.Internal, Err: fmt.Errorf("remember the store's identity: %w", err)}
+		return &carrel.Error{Op: op, Kind: carrel.Internal,
+			Err: fmt.Errorf("remember the store's identity: %w", err)}
 	}
 	return nil
 }
@@ -216,7 +221,8 @@ func (b *Blobs) unknown(known *remembered, has []string) error {
 		what = "is no snapshot store, or an empty one"
 	}
 	return &carrel.Error{Op: op, Kind: carrel.Conflict, Field: "snapshot-store",
-		Err:  fmt.Errorf("%s %s: this machine's snapshots lie in %s, whose identity is %s", b.opts.Where, what, known.Where, known.ID),
+		Err: fmt.Errorf("%s %s: this machine's snapshots lie in %s, whose identity is %s", b.opts.Where,
+			what, known.Where, known.ID),
 		Hint: "name the right bucket and prefix; to give up the snapshots there and begin anew here, remove " + b.opts.File}
 }
 
@@ -246,7 +252,8 @@ func (b *Blobs) use(ctx context.Context) (snapshot.Blobs, error) {
 
 // errAway is the error of calls while the store is away.
 func (b *Blobs) errAway(cause error) error {
-	return &carrel.Error{Op: "use snapshot store", Kind: carrel.Unavailable, Err: fmt.Errorf("the snapshot store %s is away: %w", b.opts.Where, cause),
+	return &carrel.Error{Op: "use snapshot store", Kind: carrel.Unavailable,
+		Err:  fmt.Errorf("the snapshot store %s is away: %w", b.opts.Where, cause),
 		Hint: "nothing in it is lost: try again when it answers"}
 }
 

@@ -24,13 +24,15 @@ func buildBlob(name string) string {
 }
 
 // PutBuild implements [snapshot.BuildStore].
-func (s *Store) PutBuild(ctx context.Context, name string, open func() (io.ReadCloser, int64, error)) error {
+func (s *Store) PutBuild(ctx context.Context, name string,
+	open func() (io.ReadCloser, int64, error)) error {
 	const op = "store build"
 	if !s.opts.Shared {
 		return nil
 	}
 	there := false
-	err := s.opts.Blobs.List(ctx, buildBlob(name), func(snapshot.BlobInfo) error { there = true; return nil })
+	err := s.opts.Blobs.List(ctx, buildBlob(name),
+		func(snapshot.BlobInfo) error { there = true; return nil })
 	if err != nil || there {
 		return classify(op, "", err)
 	}

@@ -22,7 +22,9 @@ func takeOf(t *testing.T, s *store.Store, build string, b []byte) carrel.Snapsho
 	d, err := s.Begin(t.Context(), id)
 	ok(t, err)
 	ok(t, write(d.Dir(), content{"pages.img": b}))
-	_, err = d.Commit(t.Context(), snapshot.Manifest{ID: id, Info: driver.SnapshotInfo{Driver: "fake", Memory: true, Build: build}, Meta: json.RawMessage(`{}`)})
+	_, err = d.Commit(t.Context(), snapshot.Manifest{ID: id,
+		Info: driver.SnapshotInfo{Driver: "fake", Memory: true, Build: build},
+		Meta: json.RawMessage(`{}`)})
 	ok(t, err)
 	return id
 }
@@ -35,7 +37,8 @@ func TestBuildsLieBesideSnapshots(t *testing.T) {
 	put := func(name string) {
 		t.Helper()
 		ok(t, a.PutBuild(ctx, name, func() (io.ReadCloser, int64, error) {
-			return io.NopCloser(strings.NewReader("program of " + name)), int64(len("program of " + name)), nil
+			return io.NopCloser(strings.NewReader("program of " + name)), int64(len("program of " + name)),
+				nil
 		}))
 	}
 	has := func(name string) bool {

@@ -135,8 +135,10 @@ func (s *Store) replace(ctx context.Context, id carrel.SnapshotID, e *entry, dam
 	case fill.err != nil:
 		return fill.err
 	}
-	s.log.Warn("a damaged snapshot was replaced by a good copy from its packs", "snapshot", id, "damage", damage)
-	return &carrel.Error{Kind: carrel.Unavailable, Err: fmt.Errorf("%w: %v", snapshot.ErrReplaced, damage), Hint: "try again"}
+	s.log.Warn("a damaged snapshot was replaced by a good copy from its packs", "snapshot", id,
+		"damage", damage)
+	return &carrel.Error{Kind: carrel.Unavailable,
+		Err: fmt.Errorf("%w: %v", snapshot.ErrReplaced, damage), Hint: "try again"}
 }
 
 // Close implements [snapshot.Files].

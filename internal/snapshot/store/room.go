@@ -32,7 +32,8 @@ func (s *Store) claim(name string, size int64) error {
 		return err
 	}
 	return &carrel.Error{Kind: carrel.Exhausted, Field: "disk",
-		Err:  fmt.Errorf("the disk has too little room: it takes up to %d MB, and %d MB are missing", (size+1<<20-1)>>20, (short+1<<20-1)>>20),
+		Err: fmt.Errorf("the disk has too little room: it takes up to %d MB, and %d MB are missing",
+			(size+1<<20-1)>>20, (short+1<<20-1)>>20),
 		Hint: "free some disk space under the data directory, kill sandboxes, or delete snapshots"}
 }
 

@@ -133,9 +133,11 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Store{
-		opts: opts, log: opts.Log, bg: make(chan struct{}, 1), wake: make(chan struct{}, 1), junk: make(chan struct{}, 1),
-		entries: map[carrel.SnapshotID]*entry{}, drafts: map[carrel.SnapshotID]bool{}, claims: map[string]int64{},
-		gone: map[carrel.SnapshotID]bool{},
+		opts: opts, log: opts.Log, bg: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+		junk:    make(chan struct{}, 1),
+		entries: map[carrel.SnapshotID]*entry{}, drafts: map[carrel.SnapshotID]bool{},
+		claims: map[string]int64{},
+		gone:   map[carrel.SnapshotID]bool{},
 	}
 	for _, d := range []string{"", dirDrafts, dirHot, dirPacked, dirDeleted, dirIndex, dirTrash} {
 		if err := os.MkdirAll(s.path(d), 0o700); err != nil {

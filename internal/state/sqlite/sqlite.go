@@ -195,10 +195,12 @@ func (s *Store) broken(op string, err error) error {
 	}
 	switch { // nothing is wrong with the file in these cases either
 	case failedWith(err, codeBusy, codeLocked):
-		return &carrel.Error{Op: op, Kind: carrel.Conflict, Field: "state.db", Err: fmt.Errorf("another program has locked %s: %w", s.path, err),
+		return &carrel.Error{Op: op, Kind: carrel.Conflict, Field: "state.db",
+			Err:  fmt.Errorf("another program has locked %s: %w", s.path, err),
 			Hint: "end that program (fuser " + s.path + " shows it), and start again"}
 	case failedWith(err, codePermission, codeReadOnly, codeCantOpen):
-		return &carrel.Error{Op: op, Kind: carrel.Unsupported, Field: "state.db", Err: fmt.Errorf("%s can't be read and written: %w", s.path, err),
+		return &carrel.Error{Op: op, Kind: carrel.Unsupported, Field: "state.db",
+			Err:  fmt.Errorf("%s can't be read and written: %w", s.path, err),
 			Hint: "this user must be able to write the file and its directory: check their owner, and whether the disk is read-only"}
 	}
 	return &carrel.Error{Op: op, Kind: carrel.Internal, Err: fmt.Errorf("%s: %w", s.path, err),

@@ -21,9 +21,12 @@ func TestCompareVersions(t *testing.T) {
 		a, b string
 		want int
 	}{
-		{"1.0", "1.0", 0}, {"1.0", "1.1", -1}, {"1.10", "1.9", 1}, {"1.0-1", "1.0-2", -1}, {"1:0.1", "2.0", 1}, {"0:1", "1", 0},
-		{"1.0~rc1", "1.0", -1}, {"1.0~rc1", "1.0~rc2", -1}, {"1.0", "1.0a", -1}, {"1.0a", "1.0+", -1}, {"1.0-1~deb13u1", "1.0-1", -1},
-		{"1.0-1+deb13u1", "1.0-1", 1}, {"1.001", "1.1", 0}, {"2.0-1-3", "2.0-2-1", -1}, {"1.0-", "1.0", 0}, {"99999999999999999999", "100000000000000000000", -1},
+		{"1.0", "1.0", 0}, {"1.0", "1.1", -1}, {"1.10", "1.9", 1}, {"1.0-1", "1.0-2", -1},
+		{"1:0.1", "2.0", 1}, {"0:1", "1", 0},
+		{"1.0~rc1", "1.0", -1}, {"1.0~rc1", "1.0~rc2", -1}, {"1.0", "1.0a", -1}, {"1.0a", "1.0+", -1},
+		{"1.0-1~deb13u1", "1.0-1", -1},
+		{"1.0-1+deb13u1", "1.0-1", 1}, {"1.001", "1.1", 0}, {"2.0-1-3", "2.0-2-1", -1},
+		{"1.0-", "1.0", 0}, {"99999999999999999999", "100000000000000000000", -1},
 	} {
 		if got := compareVersions(c.a, c.b); got != c.want {
 			t.Errorf("%s and %s: %d", c.a, c.b, got)
@@ -36,17 +39,23 @@ func TestCompareVersions(t *testing.T) {
 
 // paragraph describes a package in an index.
 func paragraph(name, version, fields string) string {
-	return fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: all\nFilename: pool/%s.deb\nSize: 10\nSHA256: %064x\nDescription: x\n more\n%s\n", name, version, name, len(name), fields)
+	return fmt.Sprintf(
+		"Package: %s\nVersion: %s\nArchitecture: all\nFilename: pool/%s.deb\nSize: 10\nSHA256: %064x\nDescription: x\n more\n%s\n", name, version, name, len(name), fields)
 }
 
 func TestResolve(t *testing.T) {
 	index := paragraph("init", "1", "Essential: yes\n") +
-		paragraph("app", "1", "Pre-Depends: early\nDepends: lib (>= 2), awk, one | two, tool:any (>= 1)\n") +
-		paragraph("early", "1", "") + paragraph("lib", "1", "") + paragraph("lib", "2", "Depends: app\n") +
+		paragraph("app", "1",
+			"Pre-Depends: early\nDepends: lib (>= 2), awk, one | two, tool:any (>= 1)\n") +
+		paragraph("early", "1", "") + paragraph("lib", "1", "") +
+		paragraph("lib", "2", "Depends: app\n") +
 		paragraph("mawk", "1", "Provides: awk\n") + paragraph("gawk", "1", "Provides: awk\n") +
 		paragraph("two", "1", "") + paragraph("tool", "1", "") +
-		paragraph("hater", "1", "Conflicts: lib (<< 3)\n") + paragraph("selfish", "1", "Provides: mta\nConflicts: mta\n") +
-		paragraph("needy", "1", "Depends: lib (>= 3)\n") + paragraph("versioned", "1", "Depends: awk (>= 1)\n") + paragraph("exact", "1", "Depends: v (= 5)\n") + paragraph("pv", "9", "Provides: v (= 5)\n")
+		paragraph("hater", "1", "Conflicts: lib (<< 3)\n") +
+		paragraph("selfish", "1", "Provides: mta\nConflicts: mta\n") +
+		paragraph("needy", "1", "Depends: lib (>= 3)\n") +
+		paragraph("versioned", "1", "Depends: awk (>= 1)\n") +
+		paragraph("exact", "1", "Depends: v (= 5)\n") + paragraph("pv", "9", "Provides: v (= 5)\n")
 	all, err := readIndex(strings.NewReader(index), debian.Main)
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +120,8 @@ func signer(t *testing.T) (sign func(text string) []byte, ring []byte) {
 
 func releaseText(suite string, index string) string {
 	sum := sha256.Sum256([]byte(index))
-	return fmt.Sprintf("Origin: test\nCodename: %s\nVersion: 13.0\nDate: Sat, 09 Aug 2025 08:52:10 UTC\nSHA256:\n %s %d main/binary-amd64/Packages\n",
+	return fmt.Sprintf(
+		"Origin: test\nCodename: %s\nVersion: 13.0\nDate: Sat, 09 Aug 2025 08:52:10 UTC\nSHA256:\n %s %d main/binary-amd64/Packages\n",
 		suite, hex.EncodeToString(sum[:]), len(index))
 }
 
@@ -120,7 +130,8 @@ func TestVerifyRelease(t *testing.T) {
 	other, _ := signer(t)
 	text := releaseText("trixie", "x")
 	good := sign(text)
-	if r, err := verifyRelease(good, ring); err != nil || r.codename != "trixie" || r.date.Unix() != 1754729530 || len(r.sums) != 1 {
+	if r, err := verifyRelease(good, ring); err != nil || r.codename != "trixie" ||
+		r.date.Unix() != 1754729530 || len(r.sums) != 1 {
 		t.Fatalf("%+v %v", r, err)
 	}
 	for name, bad := range map[string][]byte{
@@ -136,7 +147,8 @@ func TestVerifyRelease(t *testing.T) {
 		}
 	}
 	// Text before the signed part is not read.
-	if r, err := verifyRelease(append([]byte("Codename: sid\n"), good...), ring); err == nil && r.codename != "trixie" {
+	if r, err := verifyRelease(append([]byte("Codename: sid\n"), good...), ring); err == nil &&
+		r.codename != "trixie" {
 		t.Errorf("unsigned text was read: %+v", r)
 	}
 }
@@ -175,14 +187,17 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	set, err := debian.ParseSet(out.Bytes())
-	if err != nil || len(set.Templates) != len(recipes) || set.Version != "13.0" || set.Epoch != 1754729530 {
+	if err != nil || len(set.Templates) != len(recipes) || set.Version != "13.0" ||
+		set.Epoch != 1754729530 {
 		t.Fatalf("%+v %v", set, err)
 	}
 	if !strings.Contains(out.String(), "package curl 2 all debian ") {
 		t.Error("an update is not used")
 	}
-	write("mirror_dists_trixie_main_binary-amd64_Packages", index+paragraph("evil", "1", "Essential: yes\n"))
-	if err := run(&out, dir, keyring, "trixie", "amd64"); err == nil || !strings.Contains(err.Error(), "not the one that the release lists") {
+	write("mirror_dists_trixie_main_binary-amd64_Packages",
+		index+paragraph("evil", "1", "Essential: yes\n"))
+	if err := run(&out, dir, keyring, "trixie", "amd64"); err == nil ||
+		!strings.Contains(err.Error(), "not the one that the release lists") {
 		t.Errorf("a changed index: %v", err)
 	}
 }

@@ -69,8 +69,9 @@ func newCandidate(f map[string]string, archive string) (*candidate, error) {
 		return nil, fmt.Errorf("package %q: no size, name or SHA-256", f["Package"])
 	}
 	return &candidate{
-		Pin: debian.Pin{Name: f["Package"], Version: f["Version"], Arch: f["Architecture"], Archive: archive,
-			Path: f["Filename"], Size: size, SHA256: f["SHA256"]},
+		Pin: debian.Pin{Name: f["Package"], Version: f["Version"], Arch: f["Architecture"],
+			Archive: archive,
+			Path:    f["Filename"], Size: size, SHA256: f["SHA256"]},
 		essential: f["Essential"] == "yes",
 		depends:   append(parseClauses(f["Pre-Depends"]), parseClauses(f["Depends"])...),
 		conflicts: append(parseClauses(f["Conflicts"]), parseClauses(f["Breaks"])...),

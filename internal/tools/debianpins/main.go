@@ -24,7 +24,8 @@ import (
 
 func main() {
 	lists := flag.String("lists", "/var/lib/apt/lists", "directory of apt's lists, not compressed")
-	keyring := flag.String("keyring", "/usr/share/keyrings/debian-archive-keyring.gpg", "key ring of the package debian-archive-keyring")
+	keyring := flag.String("keyring", "/usr/share/keyrings/debian-archive-keyring.gpg",
+		"key ring of the package debian-archive-keyring")
 	suite := flag.String("suite", "trixie", "Debian release")
 	arch := flag.String("arch", "amd64", "architecture")
 	flag.Parse()
@@ -80,7 +81,8 @@ func readSuite(lists, suite, archive, arch string, keys []byte) (*release, []*ca
 		return nil, nil, fmt.Errorf("InRelease is of %q", rel.codename)
 	}
 	name := "main/binary-" + arch + "/Packages"
-	index, err := os.ReadFile(strings.TrimSuffix(file, "InRelease") + strings.ReplaceAll(name, "/", "_"))
+	index, err := os.ReadFile(strings.TrimSuffix(file, "InRelease") +
+		strings.ReplaceAll(name, "/", "_"))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -95,7 +97,8 @@ func readSuite(lists, suite, archive, arch string, keys []byte) (*release, []*ca
 func one(pattern string) (string, error) {
 	found, err := filepath.Glob(pattern)
 	if err == nil && len(found) != 1 {
-		err = fmt.Errorf("%d files match %s: run apt-get update first", len(found), filepath.Base(pattern))
+		err = fmt.Errorf("%d files match %s: run apt-get update first", len(found),
+			filepath.Base(pattern))
 	}
 	if err != nil {
 		return "", err

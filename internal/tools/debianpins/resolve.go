@@ -48,7 +48,10 @@ func meets(c *candidate, o option) bool {
 	if c.Name == o.name && o.allows(c.Version) {
 		return true
 	}
-	return slices.ContainsFunc(c.provides, func(p option) bool { return p.name == o.name && o.allows(p.version) })
+	return slices.ContainsFunc(c.provides, func(p option) bool {
+		return p.name == o.name &&
+			o.allows(p.version)
+	})
 }
 
 // resolve returns the packages that roots need, sorted by name. It takes the first alternative that
