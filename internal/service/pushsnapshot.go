@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/image"
@@ -54,11 +55,22 @@ func (s *Service) composeSnapshot(ctx context.Context, m meaning) (img image.Ima
 			return &carrel.Error{Kind: carrel.Unsupported, Field: "template",
 				Err: fmt.Errorf("sandboxes of tier %s have no files of their own", sr.Snapshot.Tier)}
 		}
-		img, err = s.opts.Images.Compose(ctx, t, root, changes, image.IdentityFiles)
+		img, err = s.opts.Images.Compose(ctx, t, root, changes, skippedFiles(sr.Record.Sandbox.Network))
 		return err
 	})
 	if err != nil && img.ID != "" { // the content was damaged
 		_ = s.opts.Images.Delete(context.WithoutCancel(ctx), img.ID)
 	}
 	return img, err
+}
+
+// skippedFiles are the files that stay as they are in the sandbox's template. Rules that open TLS
+// make the guest trust the wire's authority, in files of the system. An image must not trust it: it
+// may run where somebody else holds the authority's key.
+func skippedFiles(n carrel.Network) []string {
+	if len(n.Rules) == 0 && (n.Policy == nil || len(n.Policy.Rules) == 0) {
+		return image.IdentityFiles
+	}
+	return append(slices.Clone(image.IdentityFiles), "etc/ssl/certs", "etc/ssl/cert.pem",
+		"etc/ssl/ca-bundle.pem", "etc/pki", "usr/local/share/ca-certificates")
 }

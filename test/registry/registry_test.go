@@ -27,6 +27,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/client"
 	"github.com/carrel-dev/carrel/internal/testenv"
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
@@ -384,6 +386,26 @@ func TestPushOfASnapshot(t *testing.T) {
 	if got := did("exec", next, "--", "sh", "-c",
 		"cat /home/user/made; ls /usr/bin/seq 2>/dev/null; cat /etc/hostname"); got != "made\n"+next {
 		t.Errorf("the pulled template has %q", got)
+	}
+	// A sandbox whose rules open TLS trusts this daemon, in the system's own files.
+	svc, err := client.New(d.URL, d.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusting, err := svc.Create(t.Context(), carrel.CreateOptions{Template: "small",
+		Network: carrel.Network{Internet: true, Rules: map[string][]carrel.NetworkRule{"example.com": {
+			{Transform: &carrel.NetworkTransform{Headers: map[string]string{"X-Test": "1"}}}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	did("exec", "--user", "root", string(trusting.ID), "--", "sh", "-c",
+		"mkdir -p /etc/ssl/certs; cat /run/carrel/ca.pem > /etc/ssl/certs/ca-certificates.crt")
+	snapshot = did("snapshot", string(trusting.ID))
+	did(append([]string{"template", "push", snapshot, host + "/team/trusting:1"}, login...)...)
+	did(append([]string{"template", "pull", "trusting", host + "/team/trusting:1"}, login...)...)
+	next = did("create", "--template", "trusting")
+	if got := did("exec", next, "--", "sh", "-c", "ls -d /etc/ssl/* || :"); strings.Contains(got, "certs") {
+		t.Errorf("the pulled template still has %q", got)
 	}
 	manifests, err := filepath.Glob(filepath.Join(d.Dir, "templates", "*", "template.json"))
 	if err != nil || len(manifests) == 0 {
