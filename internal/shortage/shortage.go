@@ -44,6 +44,9 @@ func Now(err error) (field, hint string) {
 	f, open := os.Open(os.DevNull)
 	if open == nil {
 		_ = f.Close()
+		if fewFiles() {
+			return Files, HintFiles
+		}
 		return "", ""
 	}
 	return Of(open)

@@ -49,24 +49,27 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestNow takes all descriptors of the process. An error that lost its cause is recognised then.
+// TestNow leaves the process no descriptors, or a few. An error that lost its cause is recognised
+// then.
 func TestNow(t *testing.T) {
 	broken := errors.New("unable to open database file")
-	var was, low syscall.Rlimit
+	var was syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
 	}
-	low = was
-	low.Cur = 3
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low); err != nil {
-		t.Fatal(err)
-	}
-	field, _ := Now(broken)
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
-	}
-	if field != Files {
-		t.Errorf("field %q", field)
+	for _, limit := range []uint64{3, 30} {
+		low := was
+		low.Cur = limit
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low); err != nil {
+			t.Fatal(err)
+		}
+		field, _ := Now(broken)
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+			t.Fatal(err)
+		}
+		if field != Files {
+			t.Errorf("with a limit of %d: field %q", limit, field)
+		}
 	}
 	if field, _ := Now(broken); field != "" {
 		t.Errorf("with descriptors: field %q", field)

@@ -38,16 +38,13 @@ func withFewDescriptors(t *testing.T, d *daemontest.Daemon, tier carrel.Tier) {
 	for spare := range 24 {
 		restore := leaveFiles(t, d.PID(), spare)
 		made, err := svc.Create(ctx, options(tier))
-		if err != nil {
-			refused++
-			checkLack(t, "create", spare, err)
-		}
+		refused += checkLack(t, "create", spare, err)
 		paused := sb
 		_, err = svc.Pause(ctx, paused.ID, carrel.PauseOptions{})
-		checkLack(t, "pause", spare, err)
+		refused += checkLack(t, "pause", spare, err)
 		if err == nil {
 			_, _, err = svc.Resume(ctx, paused.ID, carrel.ResumeOptions{})
-			checkLack(t, "resume", spare, err)
+			refused += checkLack(t, "resume", spare, err)
 		}
 		restore()
 		if err != nil {
@@ -73,24 +70,26 @@ func withFewDescriptors(t *testing.T, d *daemontest.Daemon, tier carrel.Tier) {
 		}
 	}
 	if refused == 0 {
-		t.Error("no create was refused: the test took no descriptors")
+		t.Error("nothing was refused: the test took no descriptors")
 	}
 	if err := svc.Kill(ctx, sb.ID); err != nil {
 		t.Error(err)
 	}
 }
 
-// checkLack checks that an error says that something is missing, and how to get it.
-func checkLack(t *testing.T, what string, spare int, err error) {
+// checkLack checks that an error says that something is missing, and how to get it. It returns the
+// number of errors.
+func checkLack(t *testing.T, what string, spare int, err error) int {
 	t.Helper()
 	if err == nil {
-		return
+		return 0
 	}
 	var ce *carrel.Error
 	if !errors.As(err, &ce) || ce.Kind != carrel.Exhausted && ce.Kind != carrel.Unavailable ||
 		carrel.HintOf(err) == "" {
 		t.Errorf("%s with %d spare descriptors: %v, hint %q", what, spare, err, carrel.HintOf(err))
 	}
+	return 1
 }
 
 // leaveFiles lets a process open only so many files more, until restore is called.
