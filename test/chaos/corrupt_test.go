@@ -114,7 +114,7 @@ func (t *trial) corrupt(ofKind func(kind string) bool) {
 		t.harm(path, how)
 		t.faults++
 		t.note("%s %s", how, rel)
-		touched := t.touchedBy(rel, pauses, weak)
+		touched := t.touchedBy(d.dir, rel, pauses, weak)
 		if err := d.start(); err != nil {
 			if !strings.Contains(err.Error(), filepath.Base(rel)) {
 				t.violate("%s %s: it does not start, and does not say why: %v", how, rel, err)
@@ -134,7 +134,7 @@ func (t *trial) corrupt(ofKind func(kind string) bool) {
 }
 
 // touchedBy says which sandboxes and snapshots may be lost with a file; nil: none.
-func (t *trial) touchedBy(rel string, pauses map[string]string,
+func (t *trial) touchedBy(dir, rel string, pauses map[string]string,
 	weak map[string]bool) func(string) bool {
 	id := idInPath.FindString(rel)
 	switch {
@@ -142,19 +142,33 @@ func (t *trial) touchedBy(rel string, pauses map[string]string,
 	case strings.HasPrefix(rel, "sandboxes/.roots/"), strings.HasPrefix(rel, "templates/"):
 		return func(string) bool { return true }
 	case strings.HasPrefix(rel, "snapshots/blobs/packs"):
-		for snapshot := range pauses {
-			weak[snapshot] = true
-		}
-		for _, s := range t.j.snapsOf("") {
-			weak[string(s.id)] = true
-		}
-		return nil // the hot copies are whole
+		return t.touchedByPack(dir, pauses, weak)
 	case strings.HasPrefix(rel, "snapshots/hot/") && !weak[id]:
 		return nil // the packed copy is whole
 	case id != "":
 		return func(s string) bool { return s == id || s == pauses[id] }
 	}
 	return nil
+}
+
+// touchedByPack is touchedBy for a pack. A snapshot with a hot copy does not need its packs. The
+// store drops the hot copy of a packed snapshot once the sandbox has a newer one.
+func (t *trial) touchedByPack(dir string, pauses map[string]string,
+	weak map[string]bool) func(string) bool {
+	alone := map[string]bool{}
+	for snapshot, sandbox := range pauses {
+		weak[snapshot] = true
+		if _, err := os.Stat(filepath.Join(dir, "snapshots", "hot", snapshot)); err != nil {
+			alone[snapshot], alone[sandbox] = true, true
+		}
+	}
+	for _, s := range t.j.snapsOf("") {
+		weak[string(s.id)] = true
+		if pauses[string(s.id)] == "" {
+			alone[string(s.id)] = true
+		}
+	}
+	return func(s string) bool { return alone[s] }
 }
 
 // pauseAll pauses everything that runs.
