@@ -18,22 +18,34 @@ var _ carrel.Audits = (*Client)(nil)
 // Audit implements carrel.Audits. If a followed stream breaks, the client continues it after the
 // last decision that came, until ctx ends or the daemon refuses.
 func (c *Client) Audit(ctx context.Context, opts carrel.AuditOptions) iter.Seq2[carrel.Decision, error] {
-	return func(yield func(carrel.Decision, error) bool) {
+	return following(ctx, opts.Follow, func(yield func(carrel.Decision) bool) (bool, bool, error) {
+		return c.auditStream(ctx, opts, func(d carrel.Decision) bool {
+			// To continue, ask for all decisions since then, whatever the limit for the past was.
+			opts.After, opts.Limit = d.Seq, 0
+			return yield(d)
+		})
+	})
+}
+
+// following reads streams one after another until one is complete, or ctx ends. stream reads one,
+// and knows where the one before it ended. Without follow, or if no stream ever connected, the first
+// error is the last. Only an unavailable daemon is waited for.
+func following[T any](ctx context.Context, follow bool,
+	stream func(yield func(T) bool) (connected, done bool, err error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
 		wait, connected := firstWait, false
 		for {
-			ok, done, err := c.auditStream(ctx, opts, func(d carrel.Decision) bool {
+			ok, done, err := stream(func(item T) bool {
 				wait = firstWait
-				// To continue, ask for all decisions since then, whatever the limit for the past
-				// was.
-				opts.After, opts.Limit = d.Seq, 0
-				return yield(d, nil)
+				return yield(item, nil)
 			})
 			connected = connected || ok
 			switch {
-			case done, opts.Follow && ctx.Err() != nil:
+			case done, follow && ctx.Err() != nil:
 				return
-			case !opts.Follow, !connected, carrel.KindOf(err) != carrel.Unavailable:
-				yield(carrel.Decision{}, err)
+			case !follow, !connected, carrel.KindOf(err) != carrel.Unavailable:
+				var none T
+				yield(none, err)
 				return
 			}
 			select {

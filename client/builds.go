@@ -107,28 +107,9 @@ func (p buildCalls) CancelBuild(ctx context.Context, id string) (carrel.Build, e
 // the last line that came.
 func (p buildCalls) BuildLogs(ctx context.Context, id string,
 	opts carrel.BuildLogOptions) iter.Seq2[carrel.BuildLog, error] {
-	return func(yield func(carrel.BuildLog, error) bool) {
-		wait, connected := firstWait, false
-		for {
-			ok, done, err := p.buildLogStream(ctx, id, &opts, func(l carrel.BuildLog) bool {
-				wait = firstWait
-				return yield(l, nil)
-			})
-			connected = connected || ok
-			switch {
-			case done, opts.Follow && ctx.Err() != nil:
-				return
-			case !opts.Follow, !connected, carrel.KindOf(err) != carrel.Unavailable:
-				yield(carrel.BuildLog{}, err)
-				return
-			}
-			select {
-			case <-time.After(wait):
-			case <-ctx.Done():
-			}
-			wait = min(2*wait, longestGap)
-		}
-	}
+	return following(ctx, opts.Follow, func(yield func(carrel.BuildLog) bool) (bool, bool, error) {
+		return p.buildLogStream(ctx, id, &opts, yield)
+	})
 }
 
 // buildLogStream reads one connection's lines and counts them in opts.Offset. It reports whether
