@@ -95,15 +95,11 @@ func powerTrial(t *trial) {
 	d := t.serve(setup{dir: filepath.Join(k.at, "data")})
 	t.populate(d)
 	for range rounds(2) {
-		t.calm.Store(true)
-		stop := t.work(d, 3)
-		t.busy(10 + t.rng.IntN(30))
-		t.calm.Store(false)
-		k.cut()
-		t.faults++
-		t.lull(200)
-		d.kill9()
-		stop()
+		t.underLoad(d, 30, func() {
+			k.cut()
+			t.lull(200)
+			d.kill9()
+		})
 		k.boot()
 		if err := d.start(); err != nil {
 			t.fatalf("it does not start after a power cut: %v", err)

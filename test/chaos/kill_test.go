@@ -19,13 +19,7 @@ var afterKill = allowed{sims: true}
 // killRounds kills a daemon at random moments of random operations, n times.
 func (t *trial) killRounds(d *server, n int) {
 	for range rounds(n) {
-		t.calm.Store(true)
-		stop := t.work(d, 3)
-		t.busy(10 + t.rng.IntN(30))
-		t.calm.Store(false)
-		d.kill9()
-		stop()
-		t.faults++
+		t.underLoad(d, 30, d.kill9)
 		if err := d.start(); err != nil {
 			t.fatalf("it does not start after a kill: %v", err)
 		}
@@ -34,6 +28,18 @@ func (t *trial) killRounds(d *server, n int) {
 			return
 		}
 	}
+}
+
+// underLoad lets a fault happen at a random moment of random operations, after 10 to 10+spread of
+// them.
+func (t *trial) underLoad(d *server, spread int, fault func()) {
+	t.calm.Store(true)
+	stop := t.work(d, 3)
+	t.busy(10 + t.rng.IntN(spread))
+	t.calm.Store(false)
+	t.faults++
+	fault()
+	stop()
 }
 
 // busy waits until so many more operations were answered, and then for a random moment.
@@ -120,13 +126,7 @@ func (t *trial) keeper(d *server) int {
 func stopTrial(t *trial) {
 	d := t.serve(setup{})
 	for range rounds(2) {
-		t.calm.Store(true)
-		stop := t.work(d, 3)
-		t.busy(10 + t.rng.IntN(20))
-		t.calm.Store(false)
-		d.terminate()
-		stop()
-		t.faults++
+		t.underLoad(d, 20, d.terminate)
 		if err := d.start(); err != nil {
 			t.fatalf("it does not start after a stop: %v", err)
 		}
