@@ -38,7 +38,7 @@ var inboundClasses = []struct{ from, size int }{
 
 // inbounds shares the budget among the connections of all links.
 type inbounds struct {
-	spared int // bytes of the budget that are never given: a test's way to a small budget
+	budget int // bytes to share
 
 	mu    sync.Mutex
 	open  int
@@ -109,7 +109,7 @@ func (s *inbounds) enlarge(in *inbound) {
 		return // another reader did it
 	}
 	more := min(2*in.size, in.most) - in.size
-	if more == 0 || more > (inboundBudget-s.spared-s.taken)/inboundShare {
+	if more == 0 || more > (s.budget-s.taken)/inboundShare {
 		in.next.Store(got + int64(2*in.size*inboundEarned))
 		return
 	}

@@ -112,7 +112,7 @@ func read(t *testing.T, c net.Conn, n int64) {
 func TestUnreadBuffers(t *testing.T) {
 	w, l := talker(t)
 	const budget = 24 << 20 // enough for two large buffers, and soon read full
-	w.inbounds.spared = inboundBudget - budget
+	w.inbounds.budget = budget
 	var all []*inbound
 	dial := func() *inbound {
 		t.Helper()

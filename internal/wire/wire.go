@@ -114,7 +114,8 @@ var _ driver.Network = (*Wire)(nil)
 // New returns a Wire. Close closes its remaining links.
 func New(opts Options) *Wire {
 	return &Wire{opts: opts.withDefaults(), host: &hostAddrs{}, links: make(map[carrel.ID]*Link),
-		web: web.New(web.Options{Authority: opts.Authority, Roots: opts.Roots, Credentials: opts.Credentials})}
+		inbounds: inbounds{budget: inboundBudget},
+		web:      web.New(web.Options{Authority: opts.Authority, Roots: opts.Roots, Credentials: opts.Credentials})}
 }
 
 // Attach starts a stack on fd, and owns fd from now on, also on error. If the sandbox has a link
