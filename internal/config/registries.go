@@ -29,7 +29,7 @@ func (c *Config) registryFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&r.Allow, "allow-registry", r.Allow,
 		"registry that may have a private address: HOST, HOST:PORT, or http://HOST:PORT without TLS (repeat)")
 	f.StringSliceVar(&r.Mirrors, "registry-mirrors", r.Mirrors,
-		"HOST=URL of a mirror that is asked before a registry, such as docker.io=https://mirror.example.com (repeat)")
+		"HOST=URL of a mirror that is asked before a registry, such as registry.example.com=https://mirror.example.com (repeat)")
 	f.BoolVar(&r.Offline, "offline", r.Offline,
 		"reach no registry: images come from --image-store only")
 	f.StringVar(&r.ImageStore, "image-store", r.ImageStore,
