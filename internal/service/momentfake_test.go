@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -38,6 +39,7 @@ type momentDriver struct {
 	taken    int
 	specs    []driver.Spec           // the specs of all sandboxes made or restored
 	restored []driver.RestoreOptions // of those restored
+	liesOn   string                  // the root image of all snapshots; "" is any
 }
 
 func newMomentDriver() *momentDriver {
@@ -83,6 +85,10 @@ func (d *momentDriver) CanRestore(driver.SnapshotInfo, driver.RestoreOptions) er
 
 func (d *momentDriver) Restore(ctx context.Context, _ string, _ driver.SnapshotInfo, s driver.Spec, o driver.RestoreOptions) (driver.Instance, error) {
 	d.set(func() { d.restored = append(d.restored, o) })
+	if d.liesOn != "" && s.Root.Image != d.liesOn {
+		return nil, &carrel.Error{Kind: carrel.Invalid, Field: "root",
+			Err: fmt.Errorf("it lies on %s, not on %s", d.liesOn, s.Root.Image)}
+	}
 	return d.Create(ctx, s)
 }
 
@@ -285,7 +291,11 @@ func newDen(t testing.TB, change func(*service.Options), records ...state.Snapsh
 	t.Helper()
 	d := &den{moments: newMomentDriver(), snaps: &fakeSnapshots{dir: t.TempDir(), done: map[carrel.SnapshotID]snapshot.Manifest{}}}
 	for _, r := range records {
-		d.snaps.done[r.Snapshot.ID] = snapshot.Manifest{ID: r.Snapshot.ID, Size: 1000}
+		meta, err := json.Marshal(r) // a snapshot can be looked up while its record is being removed
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.snaps.done[r.Snapshot.ID] = snapshot.Manifest{ID: r.Snapshot.ID, Size: 1000, Meta: meta}
 	}
 	d.opts = func(o *service.Options) {
 		if d.applies == nil {
