@@ -5,7 +5,6 @@ package datadir
 import (
 	"bytes"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -116,13 +115,13 @@ func (d *Dir) Commit() error {
 	if d.Verdict == Same && !d.Claimed && d.was == d.Spot && d.isWhole() {
 		return nil
 	}
-	raw, err := json.MarshalIndent(d.Identity, "", "  ")
+	raw, err := d.Encode()
 	if err == nil {
 		err = os.MkdirAll(filepath.Join(d.path, filepath.Dir(secondFile)), 0o700)
 	}
 	for _, name := range []string{secondFile, File} {
 		if err == nil {
-			err = atomicfile.Write(filepath.Join(d.path, name), append(raw, '\n'), 0o600)
+			err = atomicfile.Write(filepath.Join(d.path, name), raw, 0o600)
 		}
 	}
 	if err != nil {
@@ -157,57 +156,79 @@ func (d *Dir) Rename(old map[carrel.ID]carrel.ID) {
 	maps.Copy(d.Renamed, old)
 }
 
-// isWhole reports whether both files say the same.
+// isWhole reports whether both files say the same, and have a checksum.
 func (d *Dir) isWhole() bool {
 	first, errA := os.ReadFile(filepath.Join(d.path, File))
 	second, errB := os.ReadFile(filepath.Join(d.path, secondFile))
-	return errA == nil && errB == nil && bytes.Equal(first, second)
+	if errA != nil || errB != nil || !bytes.Equal(first, second) {
+		return false
+	}
+	_, summed, err := decode(first)
+	return err == nil && summed
 }
 
-// Read reads the identity of the directory at path. Errors: fs.ErrNotExist, Invalid, Unsupported,
-// Internal.
+// Read reads the identity of the directory at path. If the first file is lost or damaged, it reads
+// the second one. Errors: fs.ErrNotExist, Invalid, Unsupported, Internal.
 func Read(path string) (Identity, error) {
-	i, err := readFile(filepath.Join(path, File))
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, carrel.Invalid) {
-		if second, err := readFile(filepath.Join(path, secondFile)); err == nil {
+	i, summed, err := readFile(filepath.Join(path, File))
+	switch {
+	case err == nil && summed:
+		return i, nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, carrel.Invalid):
+		return i, err
+	}
+	second, summed, secondErr := readFile(filepath.Join(path, secondFile))
+	switch {
+	case secondErr == nil && (err != nil || summed):
+		return second, nil
+	case err == nil && secondErr == nil && second.ID == i.ID:
+		// Both are of an older build and have no checksum. A file does not describe the directory
+		// itself by chance.
+		if now, err := spotOf(path); err == nil && !i.is(now) && second.is(now) {
 			return second, nil
 		}
+	case errors.Is(err, fs.ErrNotExist) && errors.Is(secondErr, carrel.Invalid):
+		return i, secondErr // there was an identity
 	}
 	return i, err
 }
 
-// readFile reads one of the two files.
-func readFile(name string) (i Identity, err error) {
+// readFile reads one of the two files. summed reports whether it has a checksum.
+func readFile(name string) (i Identity, summed bool, err error) {
 	raw, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return i, err
+		return i, false, err
 	}
 	if err != nil {
-		return i, &carrel.Error{Op: opOpen, Kind: carrel.Internal, Field: "data-dir", Err: err}
+		return i, false, &carrel.Error{Op: opOpen, Kind: carrel.Internal, Field: "data-dir", Err: err}
 	}
-	if err := json.Unmarshal(raw, &i); err != nil || i.ID == "" && i.CopyOf == "" ||
-		strings.ContainsAny(i.ID, "/# ") {
-		return i, &carrel.Error{Op: opOpen, Kind: carrel.Invalid, Field: "data-dir",
-			Err: fmt.Errorf(
-				"%s is damaged: it does not say whether this directory is the original or a copy", name),
-			Hint: "put the file back from a backup of the directory's files, or put the file of its original there if it is a copy"}
+	i, summed, err = decode(raw)
+	if err == nil && (i.ID == "" && i.CopyOf == "" || strings.ContainsAny(i.ID, "/# ")) {
+		err = errors.New("it names no directory")
 	}
 	if i.Form > formVersion {
-		return i, &carrel.Error{Op: opOpen, Kind: carrel.Unsupported, Field: "data-dir",
+		return i, false, &carrel.Error{Op: opOpen, Kind: carrel.Unsupported, Field: "data-dir",
 			Err:  fmt.Errorf("%s has form %d, this build reads form %d", name, i.Form, formVersion),
 			Hint: "use the newer build again"}
 	}
-	return i, nil
+	if err != nil {
+		return i, false, &carrel.Error{Op: opOpen, Kind: carrel.Invalid, Field: "data-dir",
+			Err: fmt.Errorf("%s is damaged (%w): it does not say whether this directory is the "+
+				"original or a copy", name, err),
+			Hint: "put the file back from a backup of the directory's files, or put the file of " +
+				"its original there if it is a copy"}
+	}
+	return i, summed, nil
 }
 
 // Restored writes the identity file of a directory that was restored from a backup of the directory
 // with this ID.
 func Restored(path, original string) error {
-	raw, err := json.Marshal(Identity{Form: formVersion, CopyOf: original, Restored: true})
+	raw, err := Identity{Form: formVersion, CopyOf: original, Restored: true}.Encode()
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(path, File), append(raw, '\n'), 0o600)
+	return atomicfile.Write(filepath.Join(path, File), raw, 0o600)
 }
 
 // State describes a directory for a person.

@@ -3,7 +3,6 @@
 package datadir
 
 import (
-	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -35,7 +34,7 @@ func edit(t *testing.T, path string, change func(*Identity)) {
 		t.Fatal(err)
 	}
 	change(&i)
-	raw, err := json.Marshal(i)
+	raw, err := i.Encode()
 	if err == nil {
 		err = os.WriteFile(filepath.Join(path, File), raw, 0o600)
 	}

@@ -10,6 +10,9 @@
 // host, the boot, the filesystem's device, and the number and time of birth of the directory's
 // inode. A copy of the directory has the same file, but lies elsewhere.
 //
+// A checksum protects the file, and there is a second one. A directory whose files are both damaged
+// is not opened: nobody can say whether it is a copy.
+//
 // # Decision
 //
 // [Open] compares the file with the directory itself:

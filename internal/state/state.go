@@ -42,6 +42,10 @@ type Record struct {
 	// Guest is the name of the guest image that the sandbox runs. A snapshot with memory contains a
 	// running guest, so it needs exactly this image.
 	Guest string
+	// Key is the idempotency key of the sandbox's creation; "" is none. KeySum is the fingerprint of
+	// what the creation asked for.
+	Key    string   `json:",omitempty"`
+	KeySum [32]byte `json:",omitzero"`
 }
 
 // Warm is the state of a sandbox that was made ahead and belongs to nobody yet. Only records have

@@ -2,7 +2,6 @@ package datadir
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -422,7 +421,7 @@ func TestOtherHost(t *testing.T) {
 	must(t, "read the identity", err)
 	elsewhere := was
 	elsewhere.Host, elsewhere.Boot = "another", "another"
-	raw, err := json.Marshal(elsewhere)
+	raw, err := elsewhere.Encode()
 	must(t, "encode", err)
 	must(t, "write", os.WriteFile(name, raw, 0o600))
 	h.d.Restart()

@@ -51,6 +51,8 @@ type entry struct {
 	Ops []statement `json:"ops,omitempty"`
 	// Complete ends the base.
 	Complete bool `json:"complete,omitempty"`
+
+	at int64 // where the line begins in the file; scanLedger sets it
 }
 
 // ledger is the second copy of the records, open for writing. The writer goroutine owns it.
@@ -70,6 +72,8 @@ type rewritten struct {
 	size int64 // of the base
 	tail int64 // where in the old file the changes after the base begin
 	err  error
+	// still says that the writer waited, so there are no changes after the base.
+	still bool
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -178,7 +182,9 @@ func (s *Store) tendLedger() {
 	if broken {
 		// Changes from here on must reach the new file, and the old one takes none. So the writer
 		// waits.
-		made <- s.writeBase(tx, n, tail)
+		r := s.writeBase(tx, n, tail)
+		r.still = true
+		made <- r
 		s.tendLedger()
 		return
 	}
@@ -211,32 +217,33 @@ func writeBase(ctx context.Context, f *os.File, tx *sql.Tx, identity string, n i
 	if err := put(entry{Ledger: ledgerVersion, Identity: identity, From: n}); err != nil {
 		return 0, err
 	}
-	for _, q := range []struct {
-		op    string
-		query string
-		cols  int
-	}{
-		{opPutSandbox, "SELECT id, started, record FROM sandboxes", 3},
-		{opPutSnapshot, "SELECT id, sandbox, created, record FROM snapshots", 4},
-		{opTombstone, "SELECT id, time FROM tombstones", 2},
-		// Numbers of events must go on rising although the events themselves are not here.
-		{opFirstSequence, "SELECT seq FROM sqlite_sequence WHERE name = 'events'", 1},
-		{opSequence, "SELECT seq FROM sqlite_sequence WHERE name = 'events'", 1},
-	} {
-		rows, err := tx.QueryContext(ctx, q.query)
+	// copyRows writes a line for each row of a query.
+	copyRows := func(op, query string, columns int) error {
+		rows, err := tx.QueryContext(ctx, query)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		for err == nil && rows.Next() {
-			args, into := make([]any, q.cols), make([]any, q.cols)
+			args, into := make([]any, columns), make([]any, columns)
 			for i := range args {
 				into[i] = &args[i]
 			}
 			if err = rows.Scan(into...); err == nil {
-				err = put(entry{Ops: []statement{{Op: q.op, Args: args}}})
+				err = put(entry{Ops: []statement{{Op: op, Args: args}}})
 			}
 		}
-		if err = errors.Join(err, rows.Err(), rows.Close()); err != nil {
+		return errors.Join(err, rows.Err(), rows.Close())
+	}
+	for _, t := range tables {
+		if t.inBase {
+			if err := copyRows(t.put, t.selection(), len(t.columns)); err != nil {
+				return 0, err
+			}
+		}
+	}
+	// Numbers of events must go on rising although the events themselves are not here.
+	for _, op := range []string{opFirstSequence, opSequence} {
+		if err := copyRows(op, "SELECT seq FROM sqlite_sequence WHERE name = 'events'", 1); err != nil {
 			return 0, err
 		}
 	}
@@ -263,7 +270,10 @@ func (s *Store) switchLedger(r *rewritten) {
 	l := &s.ledger
 	err := r.err
 	size := r.size
-	if err == nil && l.err == nil {
+	if err == nil && l.err != nil && !r.still {
+		err = l.err // the old file lacks changes from after the base
+	}
+	if err == nil && !r.still {
 		var n int64
 		n, err = io.Copy(r.file, io.NewSectionReader(l.file, r.tail, l.size-r.tail))
 		size += n

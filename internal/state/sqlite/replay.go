@@ -3,11 +3,11 @@ package sqlite
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,6 +31,20 @@ type Repair struct {
 	// Foreign is where a ledger was moved to that belongs to another state file; "" if there was
 	// none.
 	Foreign string
+	// Indexes says that indexes of the state file were damaged and were made anew.
+	Indexes bool
+	// Records is how many rows differed from the ledger and were corrected: they were changed,
+	// missing, or there without reason.
+	Records int
+	// Dropped is how many rows could not be read, and are not in the ledger either. They were taken
+	// out of the state file.
+	Dropped int
+	// Doubtful is how many rows differ from a damaged ledger. They stay as the state file has them.
+	Doubtful int
+	// Which names the first of these rows; "" if there are none.
+	Which string
+	// Kept is the file that has these rows as they were; "" if there were none.
+	Kept string
 }
 
 // Repaired says what Open had to put back.
@@ -53,49 +67,122 @@ func metaNumber(ctx context.Context, q querier, key string) (n int64, err error)
 	return n, err
 }
 
-// matchLedger compares the state file with its ledger and puts back what the file has lost.
+// matchLedger compares the state file with its ledger, puts back what the file has lost, and
+// corrects rows that differ.
 func (s *Store) matchLedger(ctx context.Context) error {
 	const op = "compare state file with its ledger"
-	if err := s.write.QueryRowContext(ctx, "SELECT value FROM meta WHERE key = ?", metaIdentity).Scan(&s.identity); err != nil {
-		return s.broken(op, err)
+	m, err := readImage(s.ledger.path)
+	if err != nil {
+		return s.ledgerError(op, err)
 	}
-	var err error
-	if s.change, err = metaNumber(ctx, s.write, metaChange); err != nil {
-		return s.broken(op, err)
+	if failpoint.Mutant("ledger") {
+		m = noImage(s.ledger.path)
 	}
-	damaged := false
-	head, end, err := scanLedger(s.ledger.path, func(_ entry, bad bool) error { damaged = damaged || bad; return nil })
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return &carrel.Error{Op: op, Kind: carrel.Internal, Err: fmt.Errorf("%s: %w", s.ledger.path, err)}
+	if err := s.readMeta(ctx, m); err != nil {
+		return s.broken(op, err)
 	}
 	lacking := false // the file lacks what the ledger has
 	switch {
-	case failpoint.Mutant("ledger"):
-	case head == nil: // no ledger, or one without a readable beginning
-	case head.Identity != s.identity:
+	case m.head == nil: // no ledger, or one without a readable beginning
+	case m.head.Identity != s.identity:
 		if lacking, err = s.empty(ctx); err != nil {
 			return s.broken(op, err)
 		}
 		if !lacking {
-			if err := s.setAside(head.Identity); err != nil {
-				return &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
+			if err := s.setAside(m.head.Identity); err != nil {
+				return s.ledgerError(op, err)
 			}
+			m = noImage(s.ledger.path)
 		}
 		s.repair.Rebuilt = lacking
-	case s.change < head.From:
+	case s.change < m.head.From:
 		s.repair.Rebuilt, lacking = true, true
-	case s.change < end:
+	case s.change < m.last:
 		lacking = true
-	case s.change == end && !damaged: // both say the same
-		return s.openLedger(op)
 	}
 	if lacking {
-		if err := s.replay(ctx, head); err != nil {
+		if err := s.replay(ctx, m.head); err != nil {
 			return s.broken("put back records from the ledger", err)
 		}
 	}
+	same, err := s.verify(ctx, m)
+	if err != nil {
+		return s.broken(op, err)
+	}
+	if same && m.head != nil && s.change == m.last && !lacking && !m.damaged() {
+		return s.openLedger(op)
+	}
 	s.beginLedger()
 	return nil
+}
+
+// ledgerError returns the error for a ledger that the system keeps from being used. Nothing is
+// wrong with the state file.
+func (s *Store) ledgerError(op string, err error) error {
+	return &carrel.Error{Op: op, Kind: carrel.Unsupported, Field: Ledger, Err: err,
+		Hint: "this user must be able to read and write " + s.ledger.path +
+			": check its owner, and whether the disk is failing"}
+}
+
+// readMeta reads the identity of the file and the number of its last change. A value that damage
+// made unusable comes from the ledger.
+func (s *Store) readMeta(ctx context.Context, m *image) error {
+	rows, err := s.write.QueryContext(ctx, "SELECT key, value FROM meta")
+	if err != nil {
+		return err
+	}
+	values := map[string]any{}
+	for err == nil && rows.Next() {
+		var key string
+		var value any
+		if err = rows.Scan(&key, &value); err == nil {
+			values[key] = value
+		}
+	}
+	if err = errors.Join(err, rows.Err(), rows.Close()); err != nil {
+		return err
+	}
+	identity, _ := values[metaIdentity].(string)
+	change, ok := values[metaChange].(int64)
+	s.metaDamaged = len(values) != 2 || identity == "" || !ok || change < 0
+	switch {
+	case m.head != nil && identity != m.head.Identity &&
+		(identity == "" || alike(identity, m.head.Identity)):
+		identity, s.metaDamaged = m.head.Identity, true
+	case identity == "":
+		identity = strings.ToLower(rand.Text())
+	}
+	if !ok || change < 0 {
+		change = m.last
+	}
+	s.identity, s.change = identity, change
+	return nil
+}
+
+// alike reports whether two identities are one, of which damage changed a few characters. Two
+// random ones have about two of their 32 characters in common.
+func alike(a, b string) bool {
+	const most = 8
+	if len(a) != len(b) {
+		return false
+	}
+	differ := 0
+	for i := range len(a) {
+		if a[i] != b[i] {
+			differ++
+		}
+	}
+	return differ <= most
+}
+
+// writeMeta writes the table meta.
+func (s *Store) writeMeta(ctx context.Context, tx *sql.Tx) error {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM meta"); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, "INSERT INTO meta (key, value) VALUES (?, ?), (?, ?)",
+		metaIdentity, s.identity, metaChange, s.change)
+	return err
 }
 
 // empty reports whether the state file has no records at all.
@@ -127,8 +214,11 @@ func (s *Store) replay(ctx context.Context, head *entry) error {
 	have := s.change
 	if s.repair.Rebuilt {
 		have = head.From
-		for _, table := range []string{"sandboxes", "snapshots", "tombstones"} {
-			if _, err := tx.ExecContext(ctx, "DELETE FROM "+table); err != nil {
+		for _, t := range tables {
+			if !t.inBase {
+				continue // the ledger has only some of its rows
+			}
+			if _, err := tx.ExecContext(ctx, "DELETE FROM "+t.name); err != nil {
 				return err
 			}
 		}
@@ -164,10 +254,8 @@ func (s *Store) replay(ctx context.Context, head *entry) error {
 		return err
 	}
 	s.identity, s.change = head.Identity, last
-	for key, value := range map[string]any{metaIdentity: s.identity, metaChange: s.change} {
-		if _, err := tx.ExecContext(ctx, "UPDATE meta SET value = ? WHERE key = ?", value, key); err != nil {
-			return err
-		}
+	if err := s.writeMeta(ctx, tx); err != nil {
+		return err
 	}
 	return tx.Commit()
 }
@@ -181,14 +269,18 @@ func scanLedger(path string, fn func(e entry, damaged bool) error) (head *entry,
 	}
 	defer f.Close()
 	r := bufio.NewReaderSize(f, 1<<16)
+	next := int64(0) // where the next line begins
 	for first := true; ; first = false {
 		line, err := r.ReadBytes('\n')
+		at := next
+		next += int64(len(line))
 		if err == io.EOF {
 			return head, last, nil // an unfinished line was never acknowledged by anybody
 		} else if err != nil {
 			return nil, 0, err
 		}
 		e, err := decodeEntry(line)
+		e.at = at
 		switch {
 		case first && (err != nil || e.Ledger != ledgerVersion):
 			return nil, 0, nil

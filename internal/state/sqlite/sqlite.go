@@ -13,8 +13,9 @@
 // A deleted or damaged file costs everything. So each committed change is also added to a ledger
 // beside the file: one line of JSON with a checksum for each change, behind a base that holds all
 // records. [Open] compares the two by the number of their last change and puts back what the file
-// has lost. [Store.Repaired] says what that was. The ledger is not synced at each change: it
-// protects against damage and mistakes, and the file itself against the loss of power.
+// has lost. Then it compares each row with the ledger, because SQLite does not see a changed byte
+// inside a text. [Store.Repaired] says what had to be corrected. The ledger is not synced at each
+// change: it protects against damage and mistakes, and the file itself against the loss of power.
 //
 // # Secrets
 //
@@ -38,6 +39,7 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite", without cgo
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/failpoint"
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
@@ -65,6 +67,8 @@ type Store struct {
 	ledger   ledger
 	repair   Repair // what Open put back
 
+	metaDamaged bool // Open found rows of the table meta that it must write again
+
 	done     chan struct{} // closed when the writer goroutine has ended
 	closeErr error
 }
@@ -85,24 +89,30 @@ func Open(ctx context.Context, path string) (_ *Store, err error) {
 		return nil, err
 	}
 	s.sweepTemporary()
-	if err := s.open(ctx); err != nil {
+	if err := s.load(ctx); err != nil {
 		// A full or failing disk is not the file's fault.
 		if ctx.Err() != nil || carrel.KindOf(err) != carrel.Internal {
 			return nil, err
 		}
 		_ = s.closeDB() // the error above is the one to tell
+		s.repair = Repair{}
 		if !s.moveDamaged() {
 			return nil, err
 		}
-		if err := s.open(ctx); err != nil {
+		if err := s.load(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.matchLedger(ctx); err != nil {
-		return nil, err
-	}
 	go s.writer()
 	return s, nil
+}
+
+// load opens the file and makes it agree with its ledger.
+func (s *Store) load(ctx context.Context) error {
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	return s.matchLedger(ctx)
 }
 
 // UseReserve gives the store a function that makes some room on a full disk, and reports whether it
@@ -123,7 +133,10 @@ func (s *Store) open(ctx context.Context) (err error) {
 	if err := s.check(ctx); err != nil {
 		return err
 	}
-	return s.migrate(ctx)
+	if err := s.migrate(ctx); err != nil {
+		return err
+	}
+	return s.checkSchema(ctx)
 }
 
 // takeLock makes this process the only one that has the file open.
@@ -162,9 +175,14 @@ func (s *Store) prepareFile() error {
 
 // openDB opens a pool of at most n connections.
 func openDB(path string, n int, extra string) (*sql.DB, error) {
+	sync := "FULL"
+	if failpoint.Mutant("sync-records") {
+		sync = "OFF"
+	}
 	// Escape the path: a '?' or '%' in it must not become an option.
 	dsn := (&url.URL{Scheme: "file", OmitHost: true, Path: path}).String() +
-		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&" + extra
+		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(" + sync +
+		")&_pragma=foreign_keys(1)&" + extra
 	db, err := sql.Open("sqlite", dsn)
 	if err != nil {
 		return nil, err
@@ -172,19 +190,6 @@ func openDB(path string, n int, extra string) (*sql.DB, error) {
 	db.SetMaxOpenConns(n)
 	db.SetMaxIdleConns(n)
 	return db, nil
-}
-
-// check refuses a damaged file before the store uses it.
-func (s *Store) check(ctx context.Context) error {
-	var verdict string
-	err := s.write.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict)
-	if err == nil && verdict != "ok" {
-		err = errors.New(verdict)
-	}
-	if err != nil {
-		return s.broken("check state file", err)
-	}
-	return nil
 }
 
 // broken returns the error for a file that can't be used.
@@ -281,9 +286,14 @@ func (s *Store) Events(ctx context.Context, id carrel.ID, after int64, limit int
 		q, args = "SELECT seq, body FROM events WHERE sandbox = ? AND seq > ? ORDER BY seq LIMIT ?", []any{string(id), after, limit}
 	}
 	var out []carrel.Event
-	err := each(ctx, s.read, "read events", q, args, func(seq int64, e carrel.Event) {
-		e.Seq = seq // the file assigned it after the body was encoded
-		out = append(out, e)
+	// Events are older than the ledger may be. One that damage made unreadable must not hide the
+	// others.
+	err := each(ctx, s.read, "read events", q, args, func(seq int64, text json.RawMessage) {
+		var e carrel.Event
+		if json.Unmarshal(text, &e) == nil {
+			e.Seq = seq // the file assigned it after the body was encoded
+			out = append(out, e)
+		}
 	})
 	return out, err
 }

@@ -46,11 +46,13 @@ var queries = map[string]string{
 	opTrimTombstones: `DELETE FROM tombstones WHERE time < ?`,
 }
 
-// replayQueries are the SQL texts of the same statements when they come from the ledger. An event
-// keeps its number, and one that is there stays as it is.
+// replayQueries are the SQL texts of the same statements when they come from the ledger. They write
+// whole rows: an event keeps its number.
 var replayQueries = func() map[string]string {
 	m := maps.Clone(queries)
-	m[opEvent] = `INSERT INTO events (time, sandbox, body, seq) VALUES (?, ?, ?, ?) ON CONFLICT (seq) DO NOTHING`
+	for _, t := range tables {
+		m[t.put] = t.replacement()
+	}
 	m[opFirstSequence] = `INSERT INTO sqlite_sequence (name, seq) SELECT 'events', ? WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'events')`
 	m[opSequence] = `UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'events'`
 	return m
