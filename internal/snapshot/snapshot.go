@@ -186,6 +186,14 @@ type Blobs interface {
 	Close() error
 }
 
+// Marker is an optional part of Blobs whose blobs are files of this machine. It tells its user when
+// a blob must be checked again.
+type Marker interface {
+	// Mark returns a text that changes when a blob's file is replaced or written to. It stays the
+	// same when the disk damages the content. Errors: NotFound.
+	Mark(ctx context.Context, name string) (string, error)
+}
+
 // BlobInfo is one blob of a list.
 type BlobInfo struct {
 	Name     string

@@ -38,7 +38,10 @@ type Blobs struct {
 	durable map[string]bool // directories already made and synced, relative to dir
 }
 
-var _ snapshot.Blobs = (*Blobs)(nil)
+var (
+	_ snapshot.Blobs  = (*Blobs)(nil)
+	_ snapshot.Marker = (*Blobs)(nil)
+)
 
 // Open opens the blobs in dir. It makes dir if it does not exist.
 func Open(dir string) (_ *Blobs, err error) {
@@ -175,6 +178,26 @@ func (b *Blobs) list(ctx context.Context, dir, prefix string, fn func(snapshot.B
 		}
 	}
 	return nil
+}
+
+// Mark implements snapshot.Marker.
+func (b *Blobs) Mark(ctx context.Context, name string) (string, error) {
+	const op = "stat blob"
+	if err := check(ctx, op, name); err != nil {
+		return "", err
+	}
+	fi, err := b.root.Lstat(name)
+	if missing(err) {
+		return "", &carrel.Error{Op: op, Kind: carrel.NotFound, Err: fmt.Errorf("no blob %s", name)}
+	}
+	if err != nil {
+		return "", failed(op, name, err)
+	}
+	mark := fmt.Sprintf("%d bytes, written %d", fi.Size(), fi.ModTime().UnixNano())
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		mark += fmt.Sprintf(", inode %d", st.Ino)
+	}
+	return mark, nil
 }
 
 // Delete implements snapshot.Blobs. A file that is being read stays readable.

@@ -10,6 +10,7 @@
 //	                      manifests/<id>; it exists when the snapshot is packed
 //	DIR/deleted/<id>      a deletion that must be finished, also after a crash
 //	DIR/index/<pack>      the content of a pack, to find content that is stored already
+//	DIR/again/<id>        a packed snapshot that must be packed again, see distrust.go
 //	DIR/trash/            to be removed
 //	DIR/cache.json        sizes, so that Open need not read all of the above
 //

@@ -162,7 +162,7 @@ func (s *Store) release(id carrel.SnapshotID, e *entry) {
 	e.holders--
 	e.used = time.Now().UnixNano()
 	var trash string
-	if e.holders == 0 && e.hot && (e.marked || e.damaged && e.packed && !e.deleted) {
+	if e.holders == 0 && e.hot && (e.marked || e.damaged && e.spare() && !e.deleted) {
 		trash = s.dropHot(id, e)
 	}
 	if e.holders == 0 && e.marked && s.entries[id] == e {

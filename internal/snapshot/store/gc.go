@@ -235,11 +235,11 @@ func (g *collector) listManifests(ctx context.Context, into map[carrel.SnapshotI
 func (g *collector) removeUnused(ctx context.Context) error {
 	s := g.s
 	var unused []packRef
-	there := map[string]bool{}
+	there := map[string]int64{} // sizes
 	prefix := packBlob("")
 	err := s.opts.Blobs.List(ctx, prefix, func(b snapshot.BlobInfo) error {
 		name := b.Name[len(prefix):]
-		there[name] = true
+		there[name] = b.Size
 		if g.uses[name] != nil || !validPack(name) {
 			return nil
 		}
@@ -261,16 +261,26 @@ func (g *collector) removeUnused(ctx context.Context) error {
 // owns reports whether this store wrote a pack.
 func (s *Store) owns(name string) bool { return strings.HasPrefix(name, s.machine+"-") }
 
-// forgetMissing drops packs from the index that another machine's GC has deleted. It also removes
-// marks of packs that are in use again, or that are ours and gone.
-func (g *collector) forgetMissing(ctx context.Context, there map[string]bool) error {
+// forgetMissing drops packs from the index that are not there, or have another size. Another
+// machine's GC may have deleted them. It also removes marks of packs that are in use again, or that
+// are ours and gone.
+func (g *collector) forgetMissing(ctx context.Context, there map[string]int64) error {
 	s := g.s
-	for name := range s.packs.sizes() {
-		if !there[name] {
+	bad := map[string]error{}
+	for name, size := range s.packs.sizes() {
+		switch has, ok := there[name]; {
+		case !ok && g.uses[name] == nil:
 			if err := s.forgetPack(name); err != nil {
 				return err
 			}
+		case !ok:
+			bad[name] = errors.New("it does not exist")
+		case has != size:
+			bad[name] = fmt.Errorf("it has %d bytes instead of %d", has, size)
 		}
+	}
+	if err := s.distrust(bad); err != nil {
+		return err
 	}
 	dead, err := s.deadPacks(ctx)
 	if err != nil {
@@ -279,24 +289,13 @@ func (g *collector) forgetMissing(ctx context.Context, there map[string]bool) er
 	for name := range dead {
 		// The mark of another machine's deleted pack stays: that machine's index may still know the
 		// pack.
-		if g.uses[name] != nil || s.owns(name) && !there[name] {
+		_, ok := there[name]
+		if g.uses[name] != nil || s.owns(name) && !ok {
 			if err := s.opts.Blobs.Delete(ctx, deadBlob(name)); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
-}
-
-// forgetPack takes a pack out of the index.
-func (s *Store) forgetPack(name string) error {
-	size := s.packs.sizes()[name]
-	if err := s.packs.remove(name); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	s.packed -= size
-	s.mu.Unlock()
 	return nil
 }
 

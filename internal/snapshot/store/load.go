@@ -122,8 +122,11 @@ func (s *Store) loadEntries(ctx context.Context, cache cacheFile) error {
 			return err
 		}
 	}
+	if err := s.loadAgain(); err != nil {
+		return err
+	}
 	for id, e := range s.entries {
-		if e.hot && !e.packed {
+		if e.hot && !e.spare() {
 			s.pending = append(s.pending, id)
 		}
 	}

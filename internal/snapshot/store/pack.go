@@ -38,8 +38,12 @@ func (s *Store) packAll() {
 	const first, most = time.Second, time.Minute
 	pause := first
 	for {
-		wait, any := s.nextDue(time.Now())
 		var again <-chan time.Time
+		if err := s.distrustSuspects(s.ctx); err != nil && s.ctx.Err() == nil {
+			s.log.Warn("distrust damaged packs", "error", err, "again", most)
+			again = time.After(most)
+		}
+		wait, any := s.nextDue(time.Now())
 		switch {
 		case any && wait > 0:
 			again = time.After(wait)
@@ -82,6 +86,9 @@ func (s *Store) nextDue(now time.Time) (wait time.Duration, any bool) {
 // Flush implements [snapshot.Store].
 func (s *Store) Flush(ctx context.Context) error {
 	const op = "flush snapshots"
+	if err := s.distrustSuspects(ctx); err != nil {
+		return classify(op, "", err)
+	}
 	s.mu.Lock()
 	left := map[carrel.SnapshotID]bool{}
 	for _, id := range s.pending {
@@ -96,8 +103,13 @@ func (s *Store) Flush(ctx context.Context) error {
 			return classify(op, "", err)
 		}
 		s.mu.Lock()
+		for _, id := range s.pending {
+			if e := s.entries[id]; e != nil && e.again {
+				left[id] = true // a pack under it was found damaged just now
+			}
+		}
 		for id := range left {
-			if e := s.entries[id]; e == nil || e.deleted || e.packed || e.damaged {
+			if e := s.entries[id]; e == nil || e.deleted || e.spare() || e.damaged || !e.hot {
 				delete(left, id)
 			}
 		}
@@ -181,7 +193,7 @@ func (s *Store) nextPending(cancel context.CancelFunc) (carrel.SnapshotID, *entr
 		id := s.pending[0]
 		s.pending = s.pending[1:]
 		e := s.entries[id]
-		if e == nil || !e.hot || e.packed || e.deleted || e.damaged {
+		if e == nil || !e.hot || e.spare() || e.deleted || e.damaged {
 			continue
 		}
 		e.holders++
@@ -199,6 +211,18 @@ func (s *Store) packOne(ctx context.Context, id carrel.SnapshotID, e *entry) err
 	m, err := readManifest(s.path(dirHot, string(id), manifestFile), id)
 	if err != nil {
 		return err
+	}
+	s.mu.Lock()
+	again := e.again
+	s.mu.Unlock()
+	if again && s.opts.Shared {
+		_, err := s.fetchManifest(ctx, id)
+		if carrel.KindOf(err) == carrel.NotFound { // another machine has deleted it: it stays deleted
+			s.packedAgain(id, e)
+			return nil
+		} else if err != nil {
+			return err
+		}
 	}
 	var out *packed
 	var b []byte
@@ -232,6 +256,7 @@ func (s *Store) packOne(ctx context.Context, id carrel.SnapshotID, e *entry) err
 	s.mu.Lock()
 	e.packed, e.added = true, out.Added
 	s.mu.Unlock()
+	s.packedAgain(id, e)
 	if err := step("pack.recorded"); err != nil {
 		s.log.Warn("pack a snapshot", "snapshot", id, "error", err)
 	}
@@ -247,12 +272,18 @@ func (s *Store) publishManifest(ctx context.Context, id carrel.SnapshotID, b []b
 }
 
 // packFiles packs all files and returns the packed manifest and its bytes.
-func (s *Store) packFiles(ctx context.Context, m snapshot.Manifest, avoid map[string]bool) (*packed, []byte, error) {
+func (s *Store) packFiles(ctx context.Context, m snapshot.Manifest,
+	avoid map[string]bool) (out *packed, b []byte, err error) {
 	p, err := s.newPacker(ctx, m, avoid)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer p.close()
+	defer func() {
+		if derr := s.distrust(p.bad); err == nil {
+			err = derr
+		}
+	}()
 	buf := make([]byte, min(segmentBytes, max(maxSize(m), 1)))
 	dir := s.path(dirHot, string(m.ID), filesDir)
 	for _, f := range m.Files {
@@ -262,11 +293,10 @@ func (s *Store) packFiles(ctx context.Context, m snapshot.Manifest, avoid map[st
 		}
 		p.out.files = append(p.out.files, list)
 	}
-	out, err := p.finish()
-	if err != nil {
+	if out, err = p.finish(); err != nil {
 		return nil, nil, err
 	}
-	b, err := out.encode()
+	b, err = out.encode()
 	return out, b, err
 }
 

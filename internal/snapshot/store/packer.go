@@ -28,7 +28,8 @@ type packer struct {
 	s     *Store
 	ctx   context.Context
 	enc   *zstd.Encoder
-	avoid map[string]bool // packs that are about to be deleted
+	avoid map[string]bool  // packs that are about to be deleted
+	bad   map[string]error // packs that must be distrusted
 
 	known  map[pieceID]loc
 	looked []*indexed // packs whose pieces are known
@@ -54,8 +55,8 @@ func (s *Store) newPacker(ctx context.Context, m snapshot.Manifest, avoid map[st
 	if err != nil {
 		return nil, err
 	}
-	p := &packer{s: s, ctx: ctx, enc: enc, avoid: avoid, known: map[pieceID]loc{}, has: map[string]bool{},
-		packNo: map[string]uint32{}, chunkNo: map[[2]int32]int32{}}
+	p := &packer{s: s, ctx: ctx, enc: enc, avoid: avoid, bad: map[string]error{},
+		known: map[pieceID]loc{}, has: map[string]bool{}, packNo: map[string]uint32{}, chunkNo: map[[2]int32]int32{}}
 	p.out.Manifest, p.out.Origin = m, s.machine
 	return p, nil
 }
@@ -72,7 +73,9 @@ func (p *packer) segment(b []byte, pages bool, list []extent) ([]extent, error) 
 		cuts = append(cuts, c)
 		rest = rest[n:]
 	}
-	p.look(cuts)
+	if err := p.look(cuts); err != nil {
+		return nil, err
+	}
 	for _, c := range cuts {
 		x, err := p.place(c, b[:c.size])
 		if err != nil {
@@ -97,7 +100,8 @@ func appendExtent(list []extent, x extent) []extent {
 }
 
 // look reads the index of packs that hold some of these pieces, so that all their pieces are known.
-func (p *packer) look(cuts []piece) {
+// It passes over packs that are damaged.
+func (p *packer) look(cuts []piece) error {
 	for _, name := range p.s.packs.find(cuts) {
 		if p.has[name] || p.avoid[name] {
 			continue
@@ -106,6 +110,11 @@ func (p *packer) look(cuts []piece) {
 		in, err := p.s.packs.read(name)
 		if err != nil {
 			p.s.log.Warn("read a pack index", "pack", name, "error", err)
+			continue
+		}
+		if ok, err := p.trusts(name, in); err != nil {
+			return err
+		} else if !ok {
 			continue
 		}
 		if len(p.known) > maxKnown {
@@ -126,6 +135,7 @@ func (p *packer) look(cuts []piece) {
 		in.pieces, in.counts = nil, nil
 		p.looked, p.names = append(p.looked, in), append(p.names, name)
 	}
+	return nil
 }
 
 // place returns the place of one piece. If the piece is not stored yet, it adds it to the current
@@ -244,6 +254,7 @@ func (s *Store) putPack(ctx context.Context, name string, b []byte, in *indexed)
 	if err := step("pack.stored"); err != nil {
 		return err
 	}
+	s.check.vouch(ctx, name)
 	if err := s.packs.add(name, in); err != nil {
 		return err
 	}

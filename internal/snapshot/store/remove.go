@@ -195,7 +195,7 @@ func (s *Store) evict(want int64) {
 	s.mu.Lock()
 	var list []candidate
 	for id, e := range s.entries {
-		if e.hot && e.packed && e.holders == 0 && e.fill == nil && e.size > 0 {
+		if e.hot && e.spare() && e.holders == 0 && e.fill == nil && e.size > 0 {
 			list = append(list, candidate{id, e, e.used})
 		}
 	}
@@ -207,7 +207,7 @@ func (s *Store) evict(want int64) {
 		}
 		s.mu.Lock()
 		var trash string
-		if c.e.hot && c.e.holders == 0 && s.entries[c.id] == c.e {
+		if c.e.hot && c.e.spare() && c.e.holders == 0 && s.entries[c.id] == c.e {
 			trash = s.dropHot(c.id, c.e)
 			want -= c.e.size
 		}
@@ -248,7 +248,7 @@ func (s *Store) dropReplaced(now time.Time) {
 	for id, e := range s.entries {
 		replaced := e.line != "" && e.made < newest[e.line]
 		wanted := e.opened && now.Sub(time.Unix(0, e.used)) < recently
-		if replaced && !wanted && e.hot && e.packed && e.holders == 0 && e.fill == nil {
+		if replaced && !wanted && e.hot && e.spare() && e.holders == 0 && e.fill == nil {
 			trash = append(trash, s.dropHot(id, e))
 		}
 	}

@@ -107,7 +107,7 @@ func (g *collector) mayMove(name string) bool {
 }
 
 // copyPack copies the used pieces of a pack. It returns false when the pack or its index is damaged
-// and so can't be moved. The next Open of its snapshots reports the damage.
+// and so can't be moved. The packer then distrusts the pack.
 func (r *rewriter) copyPack(ctx context.Context, name string, size int64, uses packUse) (bool, error) {
 	s := r.p.s
 	in, err := s.packs.read(name)
@@ -121,7 +121,11 @@ func (r *rewriter) copyPack(ctx context.Context, name string, size int64, uses p
 	}
 	b := make([]byte, size)
 	_, err = io.ReadFull(rc, b)
-	if err = errors.Join(err, rc.Close()); err != nil {
+	if err = unreadable(errors.Join(err, rc.Close())); carrel.KindOf(err) == carrel.Invalid ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		s.check.suspect(name, err)
+		return false, nil
+	} else if err != nil {
 		return false, err
 	}
 	room := make([]byte, 0, chunkMax)
@@ -135,7 +139,7 @@ func (r *rewriter) copyPack(ctx context.Context, name string, size int64, uses p
 		}
 		content, err := c.open(b[c.off:][:c.stored], room)
 		if err != nil {
-			s.log.Error("a damaged pack", "pack", name, "offset", c.off, "error", err)
+			s.check.suspect(name, err)
 			return false, nil
 		}
 		found++

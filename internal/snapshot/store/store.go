@@ -59,6 +59,7 @@ type Store struct {
 
 	bg    chan struct{} // holds one token: packing or GC
 	packs *packIndex    // guarded by bg
+	check *packCheck
 
 	ctx  context.Context // of the background work
 	stop context.CancelFunc
@@ -95,6 +96,7 @@ type entry struct {
 	deleted bool  // Delete has begun
 	marked  bool  // and the deletion is durable
 	damaged bool  // its hot copy is damaged
+	again   bool  // it lies on a damaged pack, and must be packed again from its hot copy
 	fill    *fill // being unpacked
 }
 
@@ -139,7 +141,9 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 		claims: map[string]int64{},
 		gone:   map[carrel.SnapshotID]bool{},
 	}
-	for _, d := range []string{"", dirDrafts, dirHot, dirPacked, dirDeleted, dirIndex, dirTrash} {
+	s.check = newPackCheck(opts.Blobs, s.wakePacker)
+	for _, d := range []string{"", dirDrafts, dirHot, dirPacked, dirDeleted, dirIndex, dirTrash,
+		dirAgain} {
 		if err := os.MkdirAll(s.path(d), 0o700); err != nil {
 			return nil, classify(op, "", err)
 		}
@@ -278,7 +282,7 @@ func (s *Store) Stat(ctx context.Context, id carrel.SnapshotID) (snapshot.Stat, 
 	if e == nil || e.deleted {
 		return snapshot.Stat{}, errNotFound(op, id)
 	}
-	st := snapshot.Stat{Size: e.size, New: e.added, Packed: e.packed, Hot: e.hot}
+	st := snapshot.Stat{Size: e.size, New: e.added, Packed: e.spare(), Hot: e.hot}
 	if a, ok := s.opts.Blobs.(snapshot.Awayer); ok && !e.hot {
 		st.Away = a.Away()
 	}

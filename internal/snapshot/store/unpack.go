@@ -82,6 +82,9 @@ func (s *Store) fill(ctx context.Context, id carrel.SnapshotID, e *entry) error 
 		}
 		_ = os.RemoveAll(filepath.Join(dir, filesDir))
 		if err = s.unpack(ctx, p, filepath.Join(dir, filesDir)); carrel.KindOf(err) == carrel.NotFound {
+			if lost, ok := errors.AsType[*missingPack](err); ok {
+				s.check.suspect(lost.name, err)
+			}
 			err = invalid("content is missing: %w", err)
 		}
 	}
@@ -115,6 +118,10 @@ func (s *Store) fill(ctx context.Context, id carrel.SnapshotID, e *entry) error 
 	}
 	e.hot, e.damaged = true, false
 	s.hot += e.size
+	if e.again { // the damaged copy before this one could not be packed again
+		s.pending = append(s.pending, id)
+		s.wakePacker()
+	}
 	return step("unpack.renamed")
 }
 
@@ -282,6 +289,9 @@ var decoder = func() *zstd.Decoder {
 func (u *unpacker) run(ctx context.Context, r run) error {
 	name := u.p.Packs[r.pack].Name
 	rc, err := u.s.opts.Blobs.Get(ctx, packBlob(name), int64(r.from), int64(r.to-r.from))
+	if carrel.KindOf(err) == carrel.NotFound {
+		err = &missingPack{name, err}
+	}
 	if err != nil {
 		return u.blame(r.chunks[0], fmt.Errorf("pack %s: %w", name, err))
 	}
@@ -291,7 +301,7 @@ func (u *unpacker) run(ctx context.Context, r run) error {
 		err = cerr
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		return u.blame(r.chunks[0], invalid("pack %s is cut off", name))
+		return u.damaged(r, r.chunks[0], invalid("it is cut off"))
 	} else if err != nil {
 		return u.blame(r.chunks[0], fmt.Errorf("pack %s: %w", name, err))
 	}
@@ -303,7 +313,7 @@ func (u *unpacker) run(ctx context.Context, r run) error {
 		c := &u.p.chunks[i]
 		content, err := c.open(b[c.off-r.from:][:c.stored], raw)
 		if err != nil {
-			return u.blame(i, fmt.Errorf("pack %s: %w", name, err))
+			return u.damaged(r, i, err)
 		}
 		for _, sp := range u.used[i] {
 			if _, err := u.files[sp.file].WriteAt(content[sp.off:][:sp.size], sp.at); err != nil {
@@ -312,6 +322,22 @@ func (u *unpacker) run(ctx context.Context, r run) error {
 		}
 	}
 	return nil
+}
+
+// missingPack is the error for a pack that does not exist.
+type missingPack struct {
+	name string
+	error
+}
+
+func (m *missingPack) Unwrap() error { return m.error }
+
+// damaged is the error of a run with a damaged chunk. From now on nothing relies on its pack.
+func (u *unpacker) damaged(r run, i int32, err error) error {
+	name := u.p.Packs[r.pack].Name
+	err = fmt.Errorf("pack %s: %w", name, err)
+	u.s.check.suspect(name, err)
+	return u.blame(i, err)
 }
 
 // open verifies and decompresses a chunk. room is a buffer of capacity chunkMax.
