@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -169,6 +170,14 @@ func (d *server) cli(args ...string) (string, error) {
 		err = fmt.Errorf("carrel %s: %w: %s", args[0], err, out)
 	}
 	return string(out), err
+}
+
+// points chooses other fail points for the next start, beside the trial's own. The daemon must be
+// the test binary.
+func (d *server) points(spec string) {
+	d.env = append(slices.DeleteFunc(d.env, func(v string) bool {
+		return strings.HasPrefix(v, pointsVar+"=")
+	}), pointsVar+"="+d.t.patch+","+spec)
 }
 
 // start runs the daemon and waits until it listens. An error holds its last words.

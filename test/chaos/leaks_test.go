@@ -106,6 +106,7 @@ func (t *trial) killAllOf(dir string) {
 		for pid := range left {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
+		t.thawAllOf(dir)
 		if len(left) > 0 {
 			return errNotYet
 		}
@@ -113,6 +114,19 @@ func (t *trial) killAllOf(dir string) {
 	})
 	for _, group := range t.groupsOf(dir) {
 		_ = os.Remove(group)
+	}
+}
+
+// thawAllOf lets the processes of a directory's control groups go on. A daemon that dies during a
+// pause leaves them frozen, and a frozen process does not take its SIGKILL.
+func (t *trial) thawAllOf(dir string) {
+	for _, group := range t.groupsOf(dir) {
+		for file, value := range map[string]string{"freezer.state": "THAWED", "cgroup.freeze": "0"} {
+			if f, err := os.OpenFile(filepath.Join(group, file), os.O_WRONLY, 0); err == nil {
+				_, _ = f.WriteString(value)
+				_ = f.Close()
+			}
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -28,6 +29,7 @@ type trial struct {
 	patch   string // fail points of its daemons; "": the built binary runs
 	servers int
 	calm    atomic.Bool // no fault is under way: an operation that fails is a violation
+	dark    atomic.Bool // the power is off: an answer that comes now would never have come
 	ops     atomic.Int64
 	faults  int
 	tiers   []carrel.Tier
@@ -35,6 +37,7 @@ type trial struct {
 
 	mu         sync.Mutex
 	violations []string
+	own        string // why the trial itself failed
 	notes      []string
 	cleanups   []func()
 	marks      map[string][]string // of data directories that were seen
@@ -70,10 +73,20 @@ func (t *trial) skip(why string) {
 	panic(abort{})
 }
 
+// giveUp ends a trial that can't do its own part, such as one that finds no memory for its
+// sandboxes. It says nothing about the daemon's promises. Only the trial's own goroutine may call
+// it.
+func (t *trial) giveUp(format string, args ...any) {
+	t.mu.Lock()
+	t.own = cmp.Or(t.own, fmt.Sprintf(format, args...))
+	t.mu.Unlock()
+	panic(abort{})
+}
+
 // check ends the trial for an error of the suite's own.
 func (t *trial) check(err error) {
 	if err != nil {
-		t.fatalf("the trial itself: %v\n%s", err, debug.Stack())
+		t.giveUp("%v\n%s", err, debug.Stack())
 	}
 }
 
@@ -100,8 +113,10 @@ func (t *trial) later(fn func()) {
 // result is how a trial ended.
 type result struct {
 	violations []string
+	own        string // why the trial itself failed; "" if it did not
 	skipped    string
 	line       string
+	kept       string // the directory of a trial that failed; "" if it was removed
 }
 
 // runTrial runs one trial, and removes what it made. The directory of a failed trial stays.
@@ -120,7 +135,7 @@ func runTrial(tb testing.TB, k kind, seed uint64, patch string) result {
 		defer func() {
 			if p := recover(); p != nil {
 				if _, ok := p.(abort); !ok {
-					t.violate("the trial itself panicked: %v\n%s", p, debug.Stack())
+					t.own = fmt.Sprintf("panic: %v\n%s", p, debug.Stack())
 				}
 			}
 		}()
@@ -129,25 +144,30 @@ func runTrial(tb testing.TB, k kind, seed uint64, patch string) result {
 	for i := len(t.cleanups) - 1; i >= 0; i-- {
 		t.cleanups[i]()
 	}
-	r := result{violations: t.violations, skipped: t.skipped}
-	word, rest := "ok  ", ""
+	r := result{violations: t.violations, own: t.own, skipped: t.skipped}
+	word, rest := "ok", ""
 	switch {
 	case len(r.violations) > 0:
 		word = "FAIL"
 		rest = fmt.Sprintf(", %d violations, kept in %s", len(r.violations), t.dir)
+	case r.own != "":
+		word = "none"
+		rest = ", the trial itself failed and shows nothing, kept in " + t.dir
 	case r.skipped != "":
 		word, rest = "skip", ": "+r.skipped
 	}
 	for _, n := range t.notes {
 		rest += ", " + n
 	}
-	r.line = fmt.Sprintf("%s %-14s seed=%d, %d operations, %d faults, %.1fs%s", word, k.name, seed,
+	r.line = fmt.Sprintf("%-4s %-14s seed=%d, %d operations, %d faults, %.1fs%s", word, k.name, seed,
 		t.ops.Load(), t.faults, time.Since(begin).Seconds(), rest)
-	if len(r.violations) == 0 || patch != "" || k.name == "oracle" { // those are wanted
+	good := len(r.violations) == 0 && r.own == ""
+	if good || patch != "" || k.name == "oracle" { // those are wanted
 		_ = os.RemoveAll(t.dir)
 	} else {
-		_ = os.WriteFile(filepath.Join(t.dir, "violations.txt"), []byte(r.line+"\n"+join(r.violations)),
-			0o600)
+		r.kept = t.dir
+		_ = os.WriteFile(filepath.Join(t.dir, "violations.txt"),
+			[]byte(r.line+"\n"+join(r.violations)+r.own), 0o600)
 	}
 	return r
 }

@@ -7,10 +7,12 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // allowed says what a fault may cost. Its zero value allows nothing.
@@ -143,7 +145,7 @@ func (t *trial) inside(ctx context.Context, svc carrel.Service, b *box, sb carre
 	if err != nil {
 		return err
 	}
-	got, err := contents(ctx, c)
+	got, err := settled(ctx, c)
 	if err != nil {
 		return fmt.Errorf("read its files: %w", err)
 	}
@@ -215,6 +217,27 @@ func (b *box) compareFiles(got map[string]string) error {
 	return nil
 }
 
+// The file of an upload that broke off is hidden, and stays until the guest notices that the
+// daemon's connection is gone. A killed daemon says nothing, so only the keep-alive of TCP tells.
+const (
+	uploadPrefix = ".carrel-upload-"
+	uploadStays  = time.Minute
+)
+
+// settled is contents, once no broken upload is left or it has stayed for too long.
+func settled(ctx context.Context, c carrel.Computer) (got map[string]string, err error) {
+	_ = testenv.Within(ctx, uploadStays, func() error {
+		got, err = contents(ctx, c)
+		for name := range got {
+			if strings.HasPrefix(name, uploadPrefix) {
+				return errNotYet
+			}
+		}
+		return nil
+	})
+	return got, err
+}
+
 // contents reads all marker files, and sums them outside.
 func contents(ctx context.Context, c carrel.Computer) (map[string]string, error) {
 	out := map[string]string{}
@@ -227,6 +250,9 @@ func contents(ctx context.Context, c carrel.Computer) (map[string]string, error)
 	}
 	for _, fi := range list {
 		r, err := c.Files("").Read(ctx, folder+"/"+fi.Name)
+		if errors.Is(err, carrel.NotFound) && strings.HasPrefix(fi.Name, uploadPrefix) {
+			continue // it went just now
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", fi.Name, err)
 		}

@@ -27,6 +27,7 @@ type worker struct {
 	rng   *rand.Rand
 	boxes []*box
 	most  int           // sandboxes that it keeps
+	busy  error         // the last refusal for want of a resource
 	quit  chan struct{} // closed when it must do no further operation
 }
 
@@ -62,9 +63,10 @@ func (t *trial) populate(d *server) {
 	for _, tier := range t.tiers {
 		for _, pause := range []bool{true, false} {
 			b := w.create(t.ctx, tier)
-			if b == nil {
+			if b == nil && w.busy == nil {
 				t.fatalf("no sandbox of tier %s could be made", tier)
 			}
+			w.needed(tier)
 			for range 2 {
 				w.write(t.ctx, b)
 			}
@@ -75,18 +77,29 @@ func (t *trial) populate(d *server) {
 			if pause {
 				w.pause(t.ctx, b, false)
 			}
+			w.needed(tier)
 		}
 	}
 }
 
+// needed gives the trial up if something that it builds on was refused for want of a resource.
+func (w *worker) needed(tier carrel.Tier) {
+	if w.busy != nil {
+		w.t.giveUp("it can't make its sandboxes of tier %s: %v", tier, w.busy)
+	}
+}
+
 // told judges an operation's answer. It reports whether it succeeded. An operation may fail when a
-// fault is under way, or when the machine is too busy for it.
+// fault is under way, or when the machine is too busy for it. A success in the dark is a doubt.
 func (w *worker) told(ctx context.Context, calm bool, what string, id carrel.ID, err error) bool {
 	w.t.ops.Add(1)
 	if err == nil {
-		return true
+		return !w.t.dark.Load()
 	}
 	busy := errors.Is(err, carrel.Exhausted) || errors.Is(err, carrel.Unavailable)
+	if busy {
+		w.busy = err
+	}
 	if calm && w.t.calm.Load() && !busy && ctx.Err() == nil {
 		w.t.violate("%s %s failed without a fault: %v (%s)", what, id, err, carrel.KindOf(err))
 	}
