@@ -7,9 +7,6 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Host is another name of Base: the template made from this machine's toolchain.
-const Host = "host"
-
 // BuiltIn is a built-in template that a store makes at its first use, or ahead of it. A template of
 // a project with the same name goes before it.
 type BuiltIn struct {

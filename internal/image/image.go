@@ -2,7 +2,7 @@
 // which every tier can use.
 //
 // Package image/store implements it on a directory. An image comes from this machine's own
-// toolchain (the built-in "base"), a directory, a tarball, an OCI layout, a docker-save archive or
+// toolchain (the built-in "host"), a directory, a tarball, an OCI layout, a docker-save archive or
 // a registry. The result is always one uncompressed EROFS file and a manifest. The manifest is
 // written last and fsynced: no manifest, no template.
 package image
@@ -16,8 +16,13 @@ import (
 	"github.com/carrel-dev/carrel"
 )
 
-// Base is the name of the built-in template made from this machine's toolchain.
+// Base is the name of the built-in template that sandboxes begin from when nobody names another. It
+// is made of Debian's packages, but only on request, because it is big. Until then Host stands in
+// for it.
 const Base = "base"
+
+// Host is the name of the built-in template made from this machine's toolchain.
+const Host = "host"
 
 // Sim is the name of the built-in template of the simulated tier, which needs no files. It takes
 // the place of Base where there are no real processes.
@@ -27,8 +32,8 @@ const Sim = "sim"
 // caller can write such a name: package service refuses it.
 const HiddenMark = "~"
 
-// DraftMark begins the hidden name of an image whose build is not finished. A new store removes
-// what an earlier one left of these.
+// DraftMark begins the hidden name of an image whose build is not finished. Its build removes it,
+// and a new store removes what an earlier one left of these.
 const DraftMark = HiddenMark + "build-"
 
 // IdentityFiles stay as the base has them when a sandbox's files become an image: the guest writes
@@ -59,7 +64,8 @@ type Store interface {
 	// makes none.
 	Named(project, name string) (t carrel.Template, ok bool)
 	// Get returns the template with an ID, ready to boot. It makes a built-in template on first
-	// use. Error: NotFound.
+	// use, but not Base: while that has no image of its own, Get returns the one of Host with the ID
+	// of Host, the name of Base, and StandIn set. Error: NotFound.
 	Get(ctx context.Context, id string) (Image, error)
 	// Import makes a template of the caller's project from an archive stream. It replaces the
 	// project's template of the same name.
@@ -102,8 +108,13 @@ type Store interface {
 	// asks the registry each time, and pulls only an image that the project does not have.
 	PullBase(ctx context.Context, opts carrel.PullOptions, progress func(carrel.Progress)) (Image,
 		error)
-	// Hidden returns the images that List does not show: bases of builds. Delete removes one.
-	Hidden() []Image
+	// Hold keeps an image from Collect until release. ok is false for an image that is gone.
+	Hold(id string) (release func(), ok bool)
+	// Collectable returns the bases of builds that nobody holds.
+	Collectable() []Image
+	// Collect removes those of them for which may returns true, and returns what it removed. Nobody
+	// can get hold of an image in between. may must not call the store.
+	Collect(ctx context.Context, may func(Image) bool) ([]Image, error)
 	// Make makes the built-in template with a name ahead of its first use. Errors: NotFound,
 	// Unavailable (its parts can't be had).
 	Make(ctx context.Context, name string, progress func(carrel.Progress)) (Image, error)

@@ -43,9 +43,11 @@ func open(t *testing.T, tier carrel.Tier, change func(*config.Config)) *assembly
 	return a
 }
 
+// nowhere is a mirror at a port that nobody listens on.
+const nowhere = "http://127.0.0.1:1/debian"
+
 // TestMirrorAway asks for templates that can't be made.
 func TestMirrorAway(t *testing.T) {
-	const nowhere = "http://127.0.0.1:1/debian" // a port that nobody listens on
 	for _, c := range []struct {
 		name, hint string
 		change     func(*config.Config)
@@ -127,6 +129,53 @@ func TestPython(t *testing.T) {
 			"cat /etc/machine-id":                                   "",
 			"jq -n '1+1'; awk 'BEGIN{print 3}'":                     "2\n3",
 			"ls /var/log/dpkg.log /etc/passwd- 2>/dev/null | wc -l": "0",
+		} {
+			if got := run(t, a.Access, sb.ID, "", line); got != want {
+				t.Errorf("%s: %s: %q, want %q", tier, line, got, want)
+			}
+		}
+	}
+	if digests[0] != digests[1] {
+		t.Errorf("two makings gave two images: %v", digests)
+	}
+}
+
+// TestBase makes the template base in two tiers, with nothing shared between them. Both are the same
+// image, with everything that it promises.
+func TestBase(t *testing.T) {
+	testenv.Long(t, "makes a template of 610 packages twice")
+	mirror := aptmirror.Serve(t, "base")
+	var digests []string
+	for _, tier := range []carrel.Tier{carrel.GVisor, carrel.NS} {
+		a := open(t, tier, func(c *config.Config) { c.DebianMirror, c.Base = mirror, config.BaseDebian })
+		if err := a.PrepareBase(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		tm, err := a.Access.GetTemplate(t.Context(), "base")
+		if err != nil || tm.StandIn != "" {
+			t.Fatalf("%+v, %v", tm, err)
+		}
+		t.Logf("%s: %d MB, %s", tier, tm.Size>>20, tm.Digest)
+		digests = append(digests, tm.Digest)
+		sb, err := a.Access.Create(t.Context(), carrel.CreateOptions{}) // the default
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line, want := range map[string]string{
+			"id":                     "uid=1000(user) gid=1000(user) groups=1000(user),27(sudo)",
+			"pwd":                    "/home/user",
+			"sudo id -u":             "0",
+			"dpkg --audit":           "",
+			"sudo apt-get check -qq": "",
+			"python3 -m venv v && v/bin/python -c 'import ssl; print(6*7)'":                         "42",
+			"pip list >/dev/null 2>&1 && ls /usr/lib/python3*/EXTERNALLY-MANAGED 2>/dev/null; true": "",
+			"npm --version >/dev/null && node -e 'console.log(6*7)'":                                "42",
+			"git init -q r && cd r && git status --porcelain":                                       "",
+			"echo '#include <Python.h>\nint main() { return 42; }' >a.c && " +
+				"gcc $(python3-config --includes) a.c -o a && ./a || echo $?": "42",
+			"curl --version >/dev/null && jq -n 6*7": "42",
+			"sqlite3 :memory: 'select 6*7'":          "42",
+			"for p in rg socat ssh rsync zip make lsof ip nano tree zstd; do command -v $p >/dev/null || echo $p; done": "",
 		} {
 			if got := run(t, a.Access, sb.ID, "", line); got != want {
 				t.Errorf("%s: %s: %q, want %q", tier, line, got, want)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -19,9 +20,9 @@ var programs = []string{"sh", "bash", "cat", "ls", "sleep", "head", "dd", "rm", 
 	"echo", "sync",
 	"chmod", "grep", "tr", "chown", "stat", "id", "seq", "wc", "touch", "sha256sum", "ln", "true"}
 
-// Archive writes the template as a tar file, and returns the file's name. The file is some
-// megabytes.
-func Archive(t testing.TB) string {
+// Archive writes the template as a tar file, and returns the file's name. more are programs that it
+// has beside the usual ones. The file is some megabytes.
+func Archive(t testing.TB, more ...string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "mini.tar")
 	f, err := os.Create(name)
@@ -29,7 +30,7 @@ func Archive(t testing.TB) string {
 		t.Fatal(err)
 	}
 	w := tar.NewWriter(f)
-	if err := fill(w); err != nil {
+	if err := fill(w, slices.Concat(programs, more)); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
@@ -42,7 +43,7 @@ func Archive(t testing.TB) string {
 }
 
 // fill writes the template's entries.
-func fill(w *tar.Writer) error {
+func fill(w *tar.Writer, programs []string) error {
 	for _, dir := range []string{"bin", "etc", "proc", "sys", "dev", "root", "var", "usr", "usr/bin"} {
 		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755}); err != nil {
 			return err
@@ -69,11 +70,11 @@ func fill(w *tar.Writer) error {
 			return err
 		}
 	}
-	return addPrograms(w)
+	return addPrograms(w, programs)
 }
 
 // addPrograms adds the programs and the libraries that they load.
-func addPrograms(w *tar.Writer) error {
+func addPrograms(w *tar.Writer, programs []string) error {
 	libraries := map[string]bool{}
 	for _, p := range programs {
 		path, err := exec.LookPath(p)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -535,6 +536,37 @@ func TestImages(t *testing.T) {
 		}
 		check(t, img, res, "OCI layout")
 	})
+}
+
+// TestTablesOfContents leaves out the files that belong to a layer's format, and no others: only in
+// layers of the format, and only at the root.
+func TestTablesOfContents(t *testing.T) {
+	names := []string{"stargz.index.json", ".no.prefetch.landmark", ".prefetch.landmark"}
+	entries := []entry{{name: "dir/stargz.index.json", body: "mine"}}
+	for _, n := range names {
+		entries = append(entries, entry{name: n, body: "theirs"})
+	}
+	for _, isStargz := range []bool{true, false} {
+		src := layersOf(t, tarball(t, entries...))
+		src.Layers[0].Stargz = isStargz
+		f, _, err := importer(t, archive.Limits{}).Image(context.Background(), src, "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		img, err := goerofs.Open(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := fs.ReadFile(img, "dir/stargz.index.json"); err != nil || string(b) != "mine" {
+			t.Errorf("a file of the image: %q %v", b, err)
+		}
+		for _, n := range names {
+			if _, err := fs.Stat(img, n); errors.Is(err, fs.ErrNotExist) != isStargz {
+				t.Errorf("a layer of the format: %v, %s: %v", isStargz, n, err)
+			}
+		}
+	}
 }
 
 func TestBadImages(t *testing.T) {

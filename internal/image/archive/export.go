@@ -14,22 +14,28 @@ import (
 	"github.com/carrel-dev/carrel/internal/image"
 )
 
-// Export writes the files of a template as a tar stream, which Tree.Tar reads. Equal files give
-// equal bytes. The guest's mount point and the resolver's configuration are left out, because every
-// template gets its own.
-func Export(ctx context.Context, files image.Files, w io.Writer) error {
-	e := &export{ctx: ctx, files: files, tar: tar.NewWriter(w), links: map[uint64]string{}}
+// TarWriter takes the entries of an archive, as a tar.Writer does.
+type TarWriter interface {
+	WriteHeader(*tar.Header) error
+	io.WriteCloser
+}
+
+// Export writes the files of a template as an archive, which Tree.Tar reads, and closes w. Equal
+// files give equal entries. The guest's mount point and the resolver's configuration are left out,
+// because every template gets its own.
+func Export(ctx context.Context, files image.Files, w TarWriter) error {
+	e := &export{ctx: ctx, files: files, tar: w, links: map[uint64]string{}}
 	if err := e.dir("."); err != nil {
 		return err
 	}
-	return e.tar.Close()
+	return w.Close()
 }
 
 // export is one Export.
 type export struct {
 	ctx   context.Context
 	files image.Files
-	tar   *tar.Writer
+	tar   TarWriter
 	links map[uint64]string // the first name of each inode that has several
 }
 

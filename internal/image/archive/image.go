@@ -32,6 +32,8 @@ type Layer struct {
 	Digest v1.Hash
 	// Open returns the stream, which may be compressed.
 	Open func(ctx context.Context) (io.ReadCloser, error)
+	// Stargz says that the stream ends with a table of contents, which is no file of the image.
+	Stargz bool
 }
 
 // Result is a template's tree and its source's settings for running it.
@@ -89,6 +91,7 @@ func (t *Tree) addLayer(ctx context.Context, l Layer, diffID v1.Hash) error {
 	defer rc.Close()
 	packed := &hashReader{r: rc, h: sha256.New()}
 	plain := sha256.New()
+	t.stargz = l.Stargz
 	if err := t.tar(ctx, packed, true, plain); err != nil {
 		return err
 	}

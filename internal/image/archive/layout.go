@@ -16,6 +16,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/image/stargz"
 )
 
 // maxJSON bounds a manifest or configuration.
@@ -155,13 +156,15 @@ func ociImage(f files) (*Source, error) {
 		if err != nil {
 			return nil, err
 		}
-		src.Layers = append(src.Layers, Layer{Digest: d.Digest, Open: func(context.Context) (io.ReadCloser, error) {
+		open := func(context.Context) (io.ReadCloser, error) {
 			rc, err := f.open(name)
 			if err != nil {
 				return nil, missing(name, err)
 			}
 			return rc, nil
-		}})
+		}
+		src.Layers = append(src.Layers, Layer{Digest: d.Digest, Open: open,
+			Stargz: d.Annotations[stargz.Annotation] != ""})
 	}
 	return src, nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/image/erofs"
+	"github.com/carrel-dev/carrel/internal/image/stargz"
 )
 
 // Prefixes of names that have a special meaning in layers.
@@ -68,6 +69,9 @@ func (t *Tree) tar(ctx context.Context, r io.Reader, whiteouts bool, plain io.Wr
 			return streamError(err)
 		}
 		first = false
+		if whiteouts && t.stargz && stargz.IsOurs(h.Name) {
+			continue
+		}
 		if err := t.entry(tr, h, whiteouts); err != nil {
 			return entryError(h.Name, err)
 		}

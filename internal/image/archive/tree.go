@@ -49,6 +49,7 @@ type Tree struct {
 	// touched holds the names that the present layer has added, because its whiteouts concern only
 	// lower layers. It is nil outside of layers.
 	touched map[place]struct{}
+	stargz  bool // the present layer ends with a table of contents
 }
 
 // place is a name in a directory.

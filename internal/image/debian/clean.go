@@ -17,6 +17,9 @@ var dropped = []string{
 	"var/lib/dpkg/*-old", "var/lib/dpkg/lock", "var/lib/dpkg/lock-*", "var/lib/dpkg/triggers/Lock",
 	"var/cache/debconf/*-old", "var/lib/systemd/random-seed", "var/lib/urandom/random-seed",
 	"root/.bash_history", "root/.wget-hsts", "root/.cache",
+	// The mark by which pip refuses to install beside the distribution's packages. A sandbox is one
+	// program's computer, so there is nothing to protect.
+	"usr/lib/python3*/EXTERNALLY-MANAGED",
 }
 
 // noSetID are files to which a package's script gives a set-id bit. Not every tier lets a script do

@@ -53,10 +53,8 @@ func (m *Maker) BuiltIns() []image.BuiltIn {
 	out := make([]image.BuiltIn, 0, len(m.opts.Set.Templates))
 	for _, c := range m.opts.Set.Templates {
 		out = append(out, image.BuiltIn{
-			Template: carrel.Template{ID: templateID(c.Name), Name: c.Name, Source: m.source(),
-				BuiltIn: true,
-				Env:     environment(), User: "user"},
-			Print: m.print(c),
+			Template: m.template(c),
+			Print:    m.print(c),
 			Make: func(ctx context.Context, dir string, meter *image.Meter) (*os.File, carrel.Template,
 				error) {
 				return m.make(ctx, c, dir, meter)
@@ -70,16 +68,6 @@ func (m *Maker) source() string {
 	s := m.opts.Set
 	return fmt.Sprintf("Debian %s (%s), packages of %s", s.Version, s.Suite,
 		s.time().Format(time.DateOnly))
-}
-
-// templateID is the ID of a built-in template. It never changes.
-func templateID(name string) string {
-	const length = 20
-	id := "carrel" + name
-	for len(id) < length {
-		id += "0"
-	}
-	return id
 }
 
 func environment() map[string]string {
@@ -96,6 +84,9 @@ func (m *Maker) print(c Contents) string {
 	pins, _ := m.opts.Set.packages(c) // ParseSet has checked them
 	for _, p := range pins {
 		fmt.Fprintln(h, p.Name, p.SHA256)
+	}
+	if p, ok := programs[c.Name]; ok {
+		fmt.Fprintf(h, "%q %q\n", p.start, p.ready)
 	}
 	return hex.EncodeToString(h.Sum(nil))[:20]
 }
@@ -133,8 +124,16 @@ func (m *Maker) make(ctx context.Context, c Contents, dir string,
 	m.opts.Log.Info("made a built-in template", "template", c.Name, "packages", len(pins), "digest",
 		digest,
 		"took", time.Since(start).Round(time.Millisecond))
-	return f, carrel.Template{ID: templateID(c.Name), Name: c.Name, Source: m.source(), Digest: digest,
-		Env: environment(), User: "user", BuiltIn: true}, nil
+	tm := m.template(c)
+	tm.Digest = digest
+	return f, tm, nil
+}
+
+// template is what is known of a template before it is made.
+func (m *Maker) template(c Contents) carrel.Template {
+	p := programs[c.Name]
+	return carrel.Template{ID: templateID(c.Name), Name: c.Name, Source: m.source(), BuiltIn: true,
+		Env: environment(), User: "user", Start: p.start, Ready: p.ready}
 }
 
 // unpack makes the first image and returns its file's name.

@@ -42,8 +42,9 @@ func TestPinned(t *testing.T) {
 				}
 			}
 		}
-		if want := []string{"debian", "python", "node", "go", "rust", "java"}; !slices.Equal(names,
-			want) {
+		want := []string{"base", "debian", "python", "node", "go", "rust", "java",
+			debian.CodeInterpreter}
+		if !slices.Equal(names, want) {
 			t.Errorf("%s: templates %v", name, names)
 		}
 	}

@@ -1,4 +1,4 @@
-// Package hostbase makes the built-in template "base" from this machine's own toolchain, so that a
+// Package hostbase makes the built-in template "host" from this machine's own toolchain, so that a
 // fresh machine can run real work before any image exists.
 //
 // # What is in it, and what never is

@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -95,13 +93,8 @@ func (c *Cache) open(project string, h v1.Hash, size int64) *os.File {
 	return nil
 }
 
-// create returns a file for a layer. It has no name, so it is gone when it is closed, unless keep
-// gives it one.
-func (c *Cache) create(project string, h v1.Hash) (*os.File, error) {
-	dir := filepath.Dir(c.path(project, h))
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
+// create returns a file without a name for a layer. It is gone when it is closed.
+func (c *Cache) create(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err == nil {
 		return os.NewFile(uintptr(fd), filepath.Join(dir, "layer")), nil
@@ -116,20 +109,20 @@ func (c *Cache) create(project string, h v1.Hash) (*os.File, error) {
 
 // keep gives a whole, checked layer its name, and removes the oldest layers that are too many. A
 // failure only means that the layer is downloaded again some day.
-func (c *Cache) keep(project string, h v1.Hash, f *os.File) {
-	if c.maxBytes < 0 {
-		return
+func (c *Cache) keep(project string, h v1.Hash, p *part) {
+	if p.name == "" {
+		return // another process keeps it, or nothing is kept
 	}
-	from := "/proc/self/fd/" + strconv.Itoa(int(f.Fd()))
-	err := unix.Linkat(unix.AT_FDCWD, from, unix.AT_FDCWD, c.path(project, h), unix.AT_SYMLINK_FOLLOW)
-	if err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Rename(p.name, c.path(project, h)); err != nil {
 		c.log.Debug("a layer is not kept", "layer", h.String(), "err", err)
 		return
 	}
+	p.name = ""
 	c.trim()
 }
 
-// trim removes the layers that were not used for the longest time.
+// trim removes the layers that were not used for the longest time, and parts that nobody went on
+// with for partAge.
 func (c *Cache) trim() {
 	type kept struct {
 		path string
@@ -143,6 +136,9 @@ func (c *Cache) trim() {
 			return nil
 		}
 		if info, err := d.Info(); err == nil {
+			if filepath.Ext(p) == partSuffix && time.Since(info.ModTime()) > partAge && removePart(p) {
+				return nil
+			}
 			all = append(all, kept{p, info.Size(), info.ModTime()})
 			total += info.Size()
 		}
@@ -153,7 +149,11 @@ func (c *Cache) trim() {
 		if total <= c.maxBytes {
 			return
 		}
-		if os.Remove(k.path) == nil {
+		remove := func(p string) bool { return os.Remove(p) == nil }
+		if filepath.Ext(k.path) == partSuffix {
+			remove = removePart
+		}
+		if remove(k.path) {
 			total -= k.size
 		}
 	}

@@ -2,12 +2,11 @@ package registry
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
+	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/image/archive"
+	"github.com/carrel-dev/carrel/internal/image/stargz"
 )
 
 const (
@@ -68,6 +68,7 @@ func (d *download) start(ctx context.Context) (*archive.Source, error) {
 		d.layers = append(d.layers, l)
 		todo <- l
 		src.Layers = append(src.Layers, archive.Layer{Digest: desc.Digest,
+			Stargz: desc.Annotations[stargz.Annotation] != "",
 			Open: func(ctx context.Context) (io.ReadCloser, error) {
 				return d.open(ctx, l)
 			}})
@@ -151,32 +152,57 @@ func (d *download) layer(ctx context.Context, desc v1.Descriptor) (*os.File, err
 		d.hold.Add(desc.Size)
 		return f, nil
 	}
-	f, err := cache.create(project, desc.Digest)
+	p, err := cache.part(project, desc.Digest, desc.Size)
 	if err != nil {
 		return nil, archive.Classify(opPull, err)
 	}
+	d.hold.Add(p.have)
 	for _, o := range d.found.origins {
-		if err = d.fetch(ctx, o, desc, f); err == nil {
-			cache.keep(project, desc.Digest, f)
-			return f, nil
+		if err = d.fetchFrom(ctx, o, desc, p); err == nil {
+			cache.keep(project, desc.Digest, p)
+			return p.file, nil
 		}
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	return nil, errors.Join(err, f.Close())
+	_, lies := errors.AsType[*contentError](err)
+	_, disk := errors.AsType[*os.PathError](err)
+	err = errors.Join(err, p.leave(lies || disk))
+	cache.trim() // a row of pulls that break off must not fill the disk
+	return nil, err
 }
 
-// fetch copies one layer from an origin to its file. When the connection breaks it goes on where it
-// was.
-func (d *download) fetch(ctx context.Context, o origin, desc v1.Descriptor, f *os.File) error {
-	sum, have, cuts := sha256.New(), int64(0), 0
+// fetchFrom fetches what is missing of a layer from one origin. Earlier bytes may be of another
+// origin, or damaged. So the origin gets a chance to send the whole layer before it is blamed.
+func (d *download) fetchFrom(ctx context.Context, o origin, desc v1.Descriptor, p *part) error {
 	for {
-		before := have
-		err := d.piece(ctx, o, desc, f, sum, &have)
+		mixed := p.have > 0
+		err := d.fetch(ctx, o, desc, p)
+		_, lies := errors.AsType[*contentError](err)
+		code, _ := statusOf(err)
+		if !lies && !(mixed && code == http.StatusRequestedRangeNotSatisfiable) {
+			return err
+		}
+		if rerr := p.reset(); rerr != nil {
+			return rerr
+		}
+		if !mixed {
+			return err
+		}
+	}
+}
+
+// fetch copies what is missing of a layer from an origin to its file. When the connection breaks it
+// goes on where it was.
+func (d *download) fetch(ctx context.Context, o origin, desc v1.Descriptor, p *part) error {
+	cuts := 0
+	for {
+		before := p.have
+		err := d.piece(ctx, o, desc, p)
 		switch {
 		case err == nil:
-			if got := hex.EncodeToString(sum.Sum(nil)); got != desc.Digest.Hex {
+			if got := hex.EncodeToString(p.sum.Sum(nil)); got != desc.Digest.Hex {
 				return &contentError{fmt.Errorf("a layer's content does not match its digest %s", desc.Digest)}
 			}
 			return nil
@@ -185,7 +211,7 @@ func (d *download) fetch(ctx context.Context, o origin, desc v1.Descriptor, f *o
 		case !isCut(err):
 			return err
 		}
-		if have-before >= cutProgress {
+		if p.have-before >= cutProgress {
 			cuts = 0
 		}
 		if cuts++; cuts > maxCuts {
@@ -208,35 +234,38 @@ func isCut(err error) bool {
 	return code == 0 && !lies && !file && !known && !isFinal(err)
 }
 
-// piece copies what is missing of a layer. have counts the bytes that are in the file.
-func (d *download) piece(ctx context.Context, o origin, desc v1.Descriptor, f *os.File,
-	sum hash.Hash, have *int64) error {
-	rc, start, err := o.blob(ctx, desc.Digest, *have)
+// piece copies what is missing of a layer.
+func (d *download) piece(ctx context.Context, o origin, desc v1.Descriptor, p *part) error {
+	if p.have == desc.Size && p.have > 0 {
+		return nil // all of it was there
+	}
+	rc, start, err := o.blob(ctx, desc.Digest, p.have)
 	if err != nil {
 		return err
 	}
 	defer rc.Close()
-	if start != *have { // from the beginning: it knows no ranges
-		sum.Reset()
-		*have = 0
+	if start != p.have { // from the beginning: it knows no ranges
+		if err := p.reset(); err != nil {
+			return err
+		}
 	}
 	buf := make([]byte, 256<<10)
 	for {
 		n, err := rc.Read(buf)
-		if int64(n) > desc.Size-*have {
+		if int64(n) > desc.Size-p.have {
 			return &contentError{fmt.Errorf("a layer of %d bytes gives more", desc.Size)}
 		}
-		if _, err := f.WriteAt(buf[:n], *have); err != nil {
+		if _, err := p.file.WriteAt(buf[:n], p.have); err != nil {
 			return err
 		}
-		sum.Write(buf[:n])
-		*have += int64(n)
+		p.sum.Write(buf[:n])
+		p.have += int64(n)
 		d.hold.Add(int64(n))
 		switch {
-		case err == io.EOF && *have == desc.Size:
+		case err == io.EOF && p.have == desc.Size:
 			return nil
 		case err == io.EOF:
-			return fmt.Errorf("a layer of %d bytes ended after %d: %w", desc.Size, *have,
+			return fmt.Errorf("a layer of %d bytes ended after %d: %w", desc.Size, p.have,
 				io.ErrUnexpectedEOF)
 		case err != nil:
 			return err

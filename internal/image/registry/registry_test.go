@@ -36,14 +36,21 @@ import (
 	pull "github.com/carrel-dev/carrel/internal/image/registry"
 )
 
-// server is a registry in this process. change may alter its answers, if it is set.
+// server is a registry in this process.
 type server struct {
 	host     string
 	user     string // "" is "me"
 	password string // demanded, if set
 	refused  atomic.Int64
-	change   func(path string, body []byte) []byte
+	change   atomic.Pointer[change]
 }
+
+// change alters the body of an answer.
+type change func(path string, body []byte) []byte
+
+// alter sets what becomes of the answers from now on. Requests of a fetch that failed may still be
+// under way.
+func (s *server) alter(c change) { s.change.Store(&c) }
 
 func serve(t *testing.T) *server {
 	t.Helper()
@@ -57,13 +64,14 @@ func serve(t *testing.T) *server {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		if s.change == nil || r.Method != http.MethodGet {
+		alter := s.change.Load()
+		if alter == nil || r.Method != http.MethodGet {
 			reg.ServeHTTP(w, r)
 			return
 		}
 		rec := httptest.NewRecorder()
 		reg.ServeHTTP(rec, r)
-		body := s.change(r.URL.Path, rec.Body.Bytes())
+		body := (*alter)(r.URL.Path, rec.Body.Bytes())
 		for k, v := range rec.Header() {
 			w.Header()[k] = v
 		}
@@ -310,15 +318,15 @@ func TestRefusals(t *testing.T) {
 	wantKind(t, err, carrel.Unavailable, "127.0.0.1:1")
 
 	// A registry that sends other content than the digest names.
-	s.change = func(path string, body []byte) []byte {
+	s.alter(func(path string, body []byte) []byte {
 		if strings.Contains(path, "/manifests/") {
 			return append(body, ' ')
 		}
 		return body
-	}
+	})
 	_, _, err = fetch(t, ref, nil)
 	wantKind(t, err, carrel.Invalid, "digest")
-	s.change = func(path string, body []byte) []byte {
+	s.alter(func(path string, body []byte) []byte {
 		if strings.Contains(path, "/blobs/") && bytes.HasPrefix(body, []byte{0x1f, 0x8b}) {
 			var b bytes.Buffer
 			g := gzip.NewWriter(&b)
@@ -327,15 +335,15 @@ func TestRefusals(t *testing.T) {
 			return append(b.Bytes(), body[b.Len():]...) // of the same length
 		}
 		return body
-	}
+	})
 	_, _, err = fetch(t, ref, nil)
 	wantKind(t, err, carrel.Invalid, "")
-	s.change = func(path string, body []byte) []byte {
+	s.alter(func(path string, body []byte) []byte {
 		if strings.Contains(path, "/blobs/") && bytes.HasPrefix(body, []byte{0x1f, 0x8b}) {
 			return body[:len(body)/2]
 		}
 		return body
-	}
+	})
 	if _, _, err = fetch(t, ref, nil); err == nil {
 		t.Error("half a layer was accepted")
 	}
@@ -380,7 +388,7 @@ func TestCancel(t *testing.T) {
 	s := serve(t)
 	s.push(t, "app:1", sample(t, runtime.GOARCH))
 	ctx, cancel := context.WithCancel(context.Background())
-	s.change = func(path string, body []byte) []byte { cancel(); return body }
+	s.alter(func(path string, body []byte) []byte { cancel(); return body })
 	c, err := pull.New(pull.Config{Allow: []string{s.host}, Cache: pull.NewCache(t.TempDir(), 0, nil)})
 	if err != nil {
 		t.Fatal(err)

@@ -17,8 +17,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/image/archive"
 )
 
-// builtIns are the built-in templates beside base and sim. Each is made at its first use or ahead
-// of it. Making one takes minutes, so it goes on when its caller leaves.
+// builtIns are the built-in templates beside host and sim. Each is made at its first use or ahead
+// of it, base only ahead of it. Making one takes minutes, so it goes on when its caller leaves.
 type builtIns struct {
 	noFirstUse bool
 	ctx        context.Context // of makings
@@ -54,7 +54,7 @@ func newBuiltIns(opts Options) *builtIns {
 	for _, d := range opts.BuiltIns {
 		t := d.Template
 		t.BuiltIn = true
-		c := newCached(opts, "template-"+t.Name+"-", t)
+		c := newCached(opts, builtInPrefix(t.Name), t)
 		c.print = func() (string, error) { return d.Print, nil }
 		c.make = func(ctx context.Context, dir string, _ time.Time, meter *image.Meter) (*os.File,
 			carrel.Template, error) {
@@ -68,6 +68,9 @@ func newBuiltIns(opts Options) *builtIns {
 	})
 	return b
 }
+
+// builtInPrefix begins the name of a built-in template's directory in the cache.
+func builtInPrefix(name string) string { return "template-" + name + "-" }
 
 // find returns a template by its ID or its name; nil for none.
 func (b *builtIns) find(id, name string) *builtIn {
@@ -118,14 +121,14 @@ func (t *builtIn) load(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(t.dir, t.prefix+print, manifestFile)); err != nil {
 		return err
 	}
-	_, err = t.cached.get(ctx, false, nil)
+	_, err = t.cached.get(ctx, true, nil)
 	return err
 }
 
 // get returns the image. If there is none, it makes it first, or waits for its making.
 func (b *builtIns) get(ctx context.Context, t *builtIn, ahead bool,
 	progress func(carrel.Progress)) (image.Image, error) {
-	if img, ok := t.ready(); ok {
+	if img, ok := t.ready(); ok && (!ahead || t.isCurrent()) {
 		return img, nil
 	}
 	if t.load(ctx) == nil {
@@ -167,7 +170,7 @@ func (b *builtIns) join(t *builtIn, progress func(carrel.Progress)) (_ *making, 
 func (b *builtIns) make(t *builtIn, m *making) {
 	select {
 	case <-b.turn:
-		m.img, m.err = t.cached.get(b.ctx, false, m.report)
+		m.img, m.err = t.cached.get(b.ctx, true, m.report)
 		b.turn <- struct{}{}
 	case <-b.ctx.Done():
 	}
@@ -225,14 +228,16 @@ func (b *builtIns) close() error {
 // Errors: NotFound (no such built-in template), Unavailable (its parts can't be had).
 func (s *Store) Make(ctx context.Context, name string,
 	progress func(carrel.Progress)) (image.Image, error) {
-	if t := s.builtIns.find("", untag(name)); t != nil {
-		return s.builtIns.get(ctx, t, true, progress)
-	}
 	switch untag(name) {
-	case image.Base, image.Host:
-		return s.base.get(ctx, true, progress)
+	case image.Base:
+		return s.makeBase(ctx, progress)
+	case image.Host:
+		return s.host.get(ctx, true, progress)
 	case Sim:
 		return simTemplate(), nil
+	}
+	if t := s.builtIns.find("", untag(name)); t != nil {
+		return s.builtIns.get(ctx, t, true, progress)
 	}
 	names := append([]string{image.Host}, s.builtIns.names()...)
 	return image.Image{}, &carrel.Error{Op: opBuiltIn, Kind: carrel.NotFound, Field: "name",
@@ -269,7 +274,11 @@ func (s *Store) lentImage(id string) (image.Image, bool) {
 func (s *Store) openBuiltIns(ctx context.Context) error {
 	s.builtIns.sweep()
 	for _, t := range s.builtIns.all {
-		if err := t.load(ctx); err != nil && !errors.Is(err, os.ErrNotExist) {
+		load := t.load
+		if t.template.ID == BaseID {
+			load = func(ctx context.Context) error { return s.loadBase(ctx, t) }
+		}
+		if err := load(ctx); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return archive.Classify(opBuiltIn, err)
 		}
 	}

@@ -273,7 +273,7 @@ func TestOwnNameFirst(t *testing.T) {
 	if tm := named(t, s, "mine"); tm.ID != pyID {
 		t.Errorf("after it was deleted: %+v", tm)
 	}
-	if tm, ok := s.Named("mine", image.Host); !ok || tm.ID != store.BaseID {
+	if tm, ok := s.Named("mine", image.Host); !ok || tm.ID != store.HostID {
 		t.Errorf("host: %+v %v", tm, ok)
 	}
 }

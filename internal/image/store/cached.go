@@ -25,6 +25,7 @@ import (
 type cached struct {
 	dir      string          // the cache directory
 	prefix   string          // of the directory's name, before the fingerprint
+	former   string          // the prefix in older programs; "" is none
 	template carrel.Template // before it is made
 	log      *slog.Logger
 	now      func() time.Time
@@ -53,6 +54,21 @@ func (b *cached) listed() image.Image {
 		return b.img
 	}
 	return image.Image{Template: b.template}
+}
+
+// known reports whether the image has been made, although its file may be gone by now.
+func (b *cached) known() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.img.Path != ""
+}
+
+// isCurrent reports whether the image has the present fingerprint.
+func (b *cached) isCurrent() bool {
+	print, err := b.print()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return err == nil && b.has == print
 }
 
 // ready returns the image if it has been made and is still on the disk.
@@ -106,6 +122,18 @@ func (b *cached) get(ctx context.Context, check bool,
 	b.keep(img, held, print)
 	b.removeOthers()
 	return img, nil
+}
+
+// hold takes the image of a fingerprint, which an earlier process has made.
+func (b *cached) hold(ctx context.Context, print string) error {
+	<-b.turn
+	defer func() { b.turn <- struct{}{} }()
+	img, held, err := b.shared(ctx, print, image.NewMeter(nil))
+	if err != nil {
+		return archive.Classify(opBuiltIn, err)
+	}
+	b.keep(img, held, print)
+	return nil
 }
 
 // keep stores an image and the lock on it. The caller holds the turn, so close comes before or
@@ -227,8 +255,12 @@ func readCached(dir string) (image.Image, error) {
 	return img, nil
 }
 
-// build makes the image. The directory is locked, so the files in it are of an earlier attempt.
+// build makes the image, or adopts an older program's. The directory is locked, so the files in it
+// are of an earlier attempt.
 func (b *cached) build(ctx context.Context, dir string, meter *image.Meter) (image.Image, error) {
+	if img, ok := b.adopt(dir); ok {
+		return img, nil
+	}
 	return b.buildAt(ctx, dir, b.now(), meter)
 }
 
@@ -317,17 +349,18 @@ func removeParts(dir string) error {
 	return errors.Join(errs...)
 }
 
-// removeOthers removes images of other fingerprints that no process holds.
+// removeOthers removes images of other fingerprints that no process holds. An older program's image
+// of the same fingerprint stays: it is a link to this one.
 func (b *cached) removeOthers() {
 	b.mu.Lock()
-	mine := b.prefix + b.has
+	mine, theirs := b.prefix+b.has, b.former+b.has
 	b.mu.Unlock()
 	entries, err := os.ReadDir(b.dir)
 	if err != nil {
 		return
 	}
 	for _, e := range entries {
-		if !e.IsDir() || e.Name() == mine || !b.owns(e.Name()) {
+		if !e.IsDir() || e.Name() == mine || e.Name() == theirs || !b.owns(e.Name()) {
 			continue
 		}
 		if err := removeUnheld(filepath.Join(b.dir, e.Name())); err != nil {
@@ -339,6 +372,9 @@ func (b *cached) removeOthers() {
 // owns reports whether a name in the cache is one of this template's directories.
 func (b *cached) owns(name string) bool {
 	print, ok := strings.CutPrefix(name, b.prefix)
+	if !ok && b.former != "" {
+		print, ok = strings.CutPrefix(name, b.former)
+	}
 	return ok && len(print) == printLen && strings.Trim(print, "0123456789abcdef") == ""
 }
 

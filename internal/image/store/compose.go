@@ -175,19 +175,6 @@ func (s *Store) Tagged(of string) []image.Image {
 	return out
 }
 
-// Hidden implements image.Store.
-func (s *Store) Hidden() []image.Image {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var out []image.Image
-	for _, e := range s.byID {
-		if strings.HasPrefix(e.Name, image.HiddenMark) {
-			out = append(out, e.Image)
-		}
-	}
-	return out
-}
-
 // Untag implements image.Store.
 func (s *Store) Untag(_ context.Context, of, tag string) error {
 	s.mu.Lock()
@@ -234,11 +221,8 @@ func (s *Store) PullBase(ctx context.Context, opts carrel.PullOptions,
 		return img, nil
 	}
 	sum := sha256.Sum256([]byte(digest))
-	img, err := s.Pull(ctx, image.HiddenMark+hex.EncodeToString(sum[:12]), opts, progress)
-	if err != nil {
-		return image.Image{}, err
-	}
-	return s.rewrite(img.ID, func(t *carrel.Template) { t.Key = key })
+	return s.pull(ctx, carrel.Template{Name: image.HiddenMark + hex.EncodeToString(sum[:12]), Key: key},
+		opts, progress)
 }
 
 // baseKey begins the keys of bases.

@@ -6,7 +6,8 @@
 //	DIR/<id>/image.erofs     the root filesystem, 0644: sentries get it as an open file
 //	DIR/<id>/template.json   the manifest
 //	DIR/<id>/image.sums      a checksum of each megabyte of the image, see sums.go
-//	CACHE/base-<fingerprint>/image.erofs, template.json, image.sums
+//	CACHE/host-<fingerprint>/image.erofs, template.json, image.sums
+//	CACHE/template-<name>-<fingerprint>/ the same
 //
 // A template is made in its directory, under a lock. image.erofs is fsynced, and then template.json
 // appears in one rename. From that rename on the template exists. A directory without template.json
@@ -32,8 +33,13 @@
 //
 // # The built-in templates
 //
-// "sim" has no image: it is for the simulated tier. "base" is made from this machine's toolchain at
+// "sim" has no image: it is for the simulated tier. "host" is made from this machine's toolchain at
 // the first [Store.Get] or [Store.Prepare], which takes some ten seconds. It is kept by fingerprint
-// in the cache directory, where all daemons of one user share it: one makes it, the others wait. A
-// base of another fingerprint is removed once no process holds it.
+// in the cache directory, where all daemons of one user share it: one makes it, the others wait. An
+// image of another fingerprint is removed once no process holds it.
+//
+// "base" is made by [Store.Make] and [Store.PrepareBase] only, because that fetches hundreds of
+// megabytes. Until then "host" stands in for it. Sandboxes made meanwhile lie on host's image and
+// say so: their template's ID is that of host. Older programs called this machine's template base. Their images in the cache are
+// adopted as host's, see adopt.go.
 package store

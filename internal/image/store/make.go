@@ -20,7 +20,7 @@ import (
 
 // Import makes a template from an archive stream and replaces one of the same name.
 func (s *Store) Import(ctx context.Context, name string, r io.Reader, progress func(carrel.Progress)) (image.Image, error) {
-	return s.make(ctx, "import template", name, progress,
+	return s.make(ctx, "import template", carrel.Template{Name: name}, progress,
 		func(ctx context.Context, imp archive.Importer) (*os.File, *archive.Result, string, error) {
 			f, res, err := imp.Stream(ctx, r)
 			return f, res, "", err
@@ -29,7 +29,7 @@ func (s *Store) Import(ctx context.Context, name string, r io.Reader, progress f
 
 // ImportDir makes a template from a directory of this machine.
 func (s *Store) ImportDir(ctx context.Context, name, dir string, progress func(carrel.Progress)) (image.Image, error) {
-	return s.make(ctx, "import template", name, progress,
+	return s.make(ctx, "import template", carrel.Template{Name: name}, progress,
 		func(ctx context.Context, imp archive.Importer) (*os.File, *archive.Result, string, error) {
 			f, res, err := imp.Dir(ctx, dir)
 			return f, res, dir, err
@@ -39,7 +39,13 @@ func (s *Store) ImportDir(ctx context.Context, name, dir string, progress func(c
 // Pull makes a template from an image in a registry.
 func (s *Store) Pull(ctx context.Context, name string, opts carrel.PullOptions,
 	progress func(carrel.Progress)) (image.Image, error) {
-	return s.make(ctx, "pull template", name, progress,
+	return s.pull(ctx, carrel.Template{Name: name}, opts, progress)
+}
+
+// pull is Pull for a template that may have a key.
+func (s *Store) pull(ctx context.Context, like carrel.Template, opts carrel.PullOptions,
+	progress func(carrel.Progress)) (image.Image, error) {
+	return s.make(ctx, "pull template", like, progress,
 		func(ctx context.Context, imp archive.Importer) (*os.File, *archive.Result, string, error) {
 			src, release, err := s.registries.Pull(ctx, opts, s.request(ctx, imp.Meter))
 			if err != nil {
@@ -60,10 +66,13 @@ func (s *Store) request(ctx context.Context, meter *image.Meter) registry.Reques
 		MaxBytes: s.limits.MaxBytes, Meter: meter}
 }
 
-// make makes one template: its directory under a lock, the image, the manifest.
-func (s *Store) make(ctx context.Context, op, name string, progress func(carrel.Progress),
+// make makes one template with the name and key of like: its directory under a lock, the image, the
+// manifest.
+func (s *Store) make(ctx context.Context, op string, like carrel.Template,
+	progress func(carrel.Progress),
 	build func(context.Context, archive.Importer) (f *os.File, res *archive.Result, source string,
 		err error)) (_ image.Image, err error) {
+	name := like.Name
 	if !strings.HasPrefix(name, image.HiddenMark) {
 		if name, err = checkName(op, name); err != nil {
 			return image.Image{}, err
@@ -102,7 +111,7 @@ func (s *Store) make(ctx context.Context, op, name string, progress func(carrel.
 	if err != nil {
 		return image.Image{}, archive.Classify(op, err)
 	}
-	t := carrel.Template{ID: id, Name: name, Project: carrel.CallerOf(ctx).Project, Created: s.opts.Now().UTC(), Size: size, Source: res.Format, Digest: res.Digest,
+	t := carrel.Template{ID: id, Name: name, Key: like.Key, Project: carrel.CallerOf(ctx).Project, Created: s.opts.Now().UTC(), Size: size, Source: res.Format, Digest: res.Digest,
 		Env: res.Env, User: res.User, WorkDir: res.WorkDir, Start: res.Start, Labels: res.Labels,
 		Entry: res.Entry, OnBuild: res.OnBuild}
 	if source != "" {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"archive/tar"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -20,6 +22,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/image/archive"
 	"github.com/carrel-dev/carrel/internal/image/registry"
+	"github.com/carrel-dev/carrel/internal/image/stargz"
 )
 
 // packed describes a template's files as a layer.
@@ -109,26 +112,69 @@ func (s *Store) pack(ctx context.Context, img image.Image,
 			_ = f.Close()
 		}
 	}()
+	p, err = packInto(ctx, f, files, meter, true)
+	if _, odd := errors.AsType[*stargz.NameError](err); odd {
+		// Without a table of contents it is an ordinary layer, which every client fetches whole.
+		if _, err = f.Seek(0, io.SeekStart); err == nil {
+			err = f.Truncate(0)
+		}
+		if err == nil {
+			p, err = packInto(ctx, f, files, nil, false)
+		}
+	}
+	return f, p, err
+}
+
+// packInto writes the files of a template as a compressed layer into an empty file, with or without
+// a table of contents.
+func packInto(ctx context.Context, f *os.File, files image.Files, meter *image.Meter,
+	withTOC bool) (p packed, err error) {
 	small, plain := sha256.New(), sha256.New()
-	z, err := gzip.NewWriterLevel(io.MultiWriter(f, small), gzip.BestSpeed)
+	out, seen := io.MultiWriter(f, small), io.MultiWriter(plain, meterWriter{meter})
+	var w archive.TarWriter
+	var z *stargz.Writer
+	if withTOC {
+		z, err = stargz.NewWriter(out, seen)
+		w = z
+	} else {
+		w, err = newPlainLayer(out, seen)
+	}
 	if err != nil {
-		return nil, p, err
+		return p, err
 	}
-	if err := archive.Export(ctx, files, io.MultiWriter(z, plain, meterWriter{meter})); err != nil {
-		return nil, p, err
-	}
-	if err := z.Close(); err != nil {
-		return nil, p, err
+	if err := archive.Export(ctx, files, w); err != nil {
+		return p, err
 	}
 	size, err := f.Seek(0, io.SeekCurrent)
 	if err != nil {
-		return nil, p, err
+		return p, err
 	}
 	p.diffID = v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(plain.Sum(nil))}
 	p.layer = v1.Descriptor{MediaType: types.OCILayer, Size: size,
 		Digest: v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(small.Sum(nil))}}
-	return f, p, nil
+	if z != nil {
+		p.layer.Annotations = map[string]string{stargz.Annotation: z.TOCDigest(),
+			stargz.SizeAnnotation: strconv.FormatInt(z.PlainSize(), 10)}
+	}
+	return p, nil
 }
+
+// plainLayer writes a compressed layer without a table of contents.
+type plainLayer struct {
+	*tar.Writer
+	zip *gzip.Writer
+}
+
+func newPlainLayer(out, plain io.Writer) (*plainLayer, error) {
+	zip, err := gzip.NewWriterLevel(out, gzip.BestSpeed)
+	if err != nil {
+		return nil, err
+	}
+	return &plainLayer{tar.NewWriter(io.MultiWriter(zip, plain)), zip}, nil
+}
+
+// Close ends the archive and its compression.
+func (l *plainLayer) Close() error { return errors.Join(l.Writer.Close(), l.zip.Close()) }
 
 // scratchFile makes a file without a name on the disk of the cache.
 func (s *Store) scratchFile() (*os.File, error) {

@@ -27,6 +27,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/image/archive"
 	"github.com/carrel-dev/carrel/internal/image/registry"
+	"github.com/carrel-dev/carrel/internal/image/stargz"
 	"github.com/carrel-dev/carrel/internal/image/store"
 )
 
@@ -119,7 +120,7 @@ func exported(t *testing.T, s *store.Store, path string) string {
 	}
 	defer f.Close()
 	var b bytes.Buffer
-	if err := archive.Export(context.Background(), f, &b); err != nil {
+	if err := archive.Export(context.Background(), f, tar.NewWriter(&b)); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -175,6 +176,10 @@ func TestPush(t *testing.T) {
 	if d, err := remoteImg.Digest(); err != nil || d.String() != pushed.Digest {
 		t.Errorf("digest %v %v, not %s", d, err, pushed.Digest)
 	}
+	if d := layerOf(t, remoteImg); !strings.HasPrefix(d.Annotations[stargz.Annotation], "sha256:") ||
+		d.Annotations[stargz.SizeAnnotation] == "" {
+		t.Errorf("the layer's table of contents is not announced: %v", d.Annotations)
+	}
 	// Back again: the same files and the same start.
 	back, err := s.Pull(ctx, "back", carrel.PullOptions{Image: ref}, nil)
 	if err != nil {
@@ -217,6 +222,65 @@ func TestPush(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(t.TempDir(), "..", "*", "push-*"))
 	if err != nil || len(left) > 0 {
 		t.Error(left, err)
+	}
+}
+
+// layerOf returns the descriptor of an image's only layer.
+func layerOf(t *testing.T, img v1.Image) v1.Descriptor {
+	t.Helper()
+	m, err := img.Manifest()
+	if err != nil || len(m.Layers) != 1 {
+		t.Fatal(m, err)
+	}
+	return m.Layers[0]
+}
+
+// TestPushNamesWithoutTOC pushes files that a table of contents can't name. The layer has none, and
+// the files come back.
+func TestPushNamesWithoutTOC(t *testing.T) {
+	ctx := context.Background()
+	reg := watch(t)
+	s := open(t, reg.options())
+	for i, odd := range []string{"bytes \xff", stargz.TOCName, ".no.prefetch.landmark"} {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		h := tar.Header{Typeflag: tar.TypeReg, Name: odd, Mode: 0o644, Size: 3}
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, "abc"); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		img, err := s.Import(ctx, fmt.Sprint("odd", i), &b, nil)
+		if err != nil {
+			t.Fatalf("%q: %v", odd, err)
+		}
+		ref := fmt.Sprintf("%s/odd:%d", reg.host, i)
+		if _, err := s.Push(ctx, img.ID, carrel.PushOptions{Image: ref}, nil); err != nil {
+			t.Fatalf("%q: %v", odd, err)
+		}
+		r, err := name.ParseReference(ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		there, err := remote.Image(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := layerOf(t, there); len(d.Annotations) > 0 {
+			t.Errorf("%q: a layer without a table of contents says %v", odd, d.Annotations)
+		}
+		back, err := s.Pull(ctx, fmt.Sprint("back", i), carrel.PullOptions{Image: ref}, nil)
+		if err != nil {
+			t.Fatalf("%q: %v", odd, err)
+		}
+		if got := exported(t, s, back.Path); got != exported(t, s, img.Path) ||
+			!strings.Contains(got, odd) {
+			t.Errorf("%q did not come back", odd)
+		}
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 // The IDs of the built-in templates. They never change.
 const (
 	BaseID = "carrelbase0000000000"
+	HostID = "carrelhost0000000000"
 	SimID  = "carrelsim00000000000"
 	// Sim is the name of the template of the simulated tier.
 	Sim = image.Sim
@@ -34,18 +35,21 @@ const (
 // Options configures a Store. Only Dir is required.
 type Options struct {
 	Dir string // directory of the templates; made if missing
-	// CacheDir is the directory of the built-in base. The stores of one user share it. "" is a
+	// CacheDir is the directory of the built-in templates. The stores of one user share it. "" is a
 	// directory inside Dir.
 	CacheDir string
 	// MaxBytes and MaxEntries bound one template; 0 is 64 GiB and 2,000,000.
 	MaxBytes   int64
 	MaxEntries int64
-	// Base says how to make the built-in base.
-	Base hostbase.Options
-	// BuiltIns are more built-in templates.
+	// Host says how to make the built-in template host.
+	Host hostbase.Options
+	// BuiltIns are more built-in templates. The one with BaseID is made only by Make and
+	// PrepareBase. Until then host stands in for it.
 	BuiltIns []image.BuiltIn
-	// NoFirstUse makes them only by Make, and not at their first use.
+	// NoFirstUse makes all of them only by Make, and not at their first use.
 	NoFirstUse bool
+	// HostBase lets host stand in for base for ever.
+	HostBase bool
 
 	Logger *slog.Logger
 	// Registries is the access to registries. Its Cache and Logger are the store's.
@@ -61,7 +65,7 @@ type Options struct {
 type Store struct {
 	opts       Options
 	limits     archive.Limits
-	base       *cached
+	host       *cached
 	builtIns   *builtIns
 	registries *registry.Client
 	lock       *os.File // DIR/.lock
@@ -71,6 +75,7 @@ type Store struct {
 
 	mu     sync.Mutex
 	byID   map[string]*entry
+	held   map[string]int         // images that Collect must leave, and how many hold each
 	lent   map[string]image.Image // by ID
 	packed map[string]packed      // templates as layers, by ID
 }
@@ -130,7 +135,8 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 		return nil, archive.Classify(op, err)
 	}
 	s := &Store{opts: opts, lock: lock, registries: registries, byID: map[string]*entry{},
-		lent: map[string]image.Image{}, packed: map[string]packed{}, base: newBase(opts),
+		held: map[string]int{}, lent: map[string]image.Image{}, packed: map[string]packed{},
+		host:     newHost(opts),
 		builtIns: newBuiltIns(opts),
 		limits:   archive.Limits{MaxBytes: opts.MaxBytes, MaxEntries: opts.MaxEntries}}
 	err = s.load(ctx)
@@ -250,7 +256,7 @@ func removeTemplate(dir string) error {
 // Close releases the store. Images in use stay usable.
 func (s *Store) Close() error {
 	s.registries.Close()
-	return errors.Join(s.builtIns.close(), s.base.close(), closeOnce(s.lock))
+	return errors.Join(s.builtIns.close(), s.host.close(), closeOnce(s.lock))
 }
 
 func closeOnce(f *os.File) error {
@@ -260,12 +266,12 @@ func closeOnce(f *os.File) error {
 	return nil
 }
 
-// List returns all templates, by name. A built-in template other than base and sim is in it once it
-// has been made.
+// List returns all templates, by name. A built-in template other than base, host and sim is in it
+// once it has been made.
 func (s *Store) List(ctx context.Context) ([]image.Image, error) {
-	all := []image.Image{s.base.listed(), simTemplate()}
+	all := []image.Image{s.listedBase(), s.host.listed(), simTemplate()}
 	for _, t := range s.builtIns.all {
-		if img := t.listed(); img.Path != "" {
+		if img := t.listed(); img.Path != "" && img.ID != BaseID {
 			all = append(all, img)
 		}
 	}
@@ -284,7 +290,9 @@ func (s *Store) List(ctx context.Context) ([]image.Image, error) {
 func (s *Store) ByID(id string) (carrel.Template, bool) {
 	switch id {
 	case BaseID:
-		return s.base.listed().Template, true
+		return s.listedBase().Template, true
+	case HostID:
+		return s.host.listed().Template, true
 	case SimID:
 		return simTemplate().Template, true
 	}
@@ -320,7 +328,7 @@ func (s *Store) find(id, tag string) *entry {
 func (s *Store) Named(project, name string) (carrel.Template, bool) {
 	switch name {
 	case image.Base:
-		return s.base.listed().Template, true
+		return s.listedBase().Template, true
 	case Sim:
 		return simTemplate().Template, true
 	}
@@ -334,7 +342,7 @@ func (s *Store) Named(project, name string) (carrel.Template, bool) {
 		return t.listed().Template, true
 	}
 	if name == image.Host {
-		return s.base.listed().Template, true
+		return s.host.listed().Template, true
 	}
 	return carrel.Template{}, false
 }
@@ -360,15 +368,13 @@ func (s *Store) Get(ctx context.Context, id string) (image.Image, error) {
 	switch id {
 	case BaseID:
 		return s.getBase(ctx)
+	case HostID:
+		return s.getHost(ctx)
 	case SimID:
 		return simTemplate(), nil
 	}
 	if t := s.builtIns.find(id, ""); t != nil {
-		img, err := s.builtIns.get(ctx, t, false, nil)
-		if err != nil {
-			return img, err
-		}
-		return s.intact(ctx, t.cached, img)
+		return s.getBuiltIn(ctx, t)
 	}
 	if img, ok := s.lentImage(id); ok {
 		return img, nil
@@ -387,13 +393,22 @@ func (s *Store) Get(ctx context.Context, id string) (image.Image, error) {
 	return t.Image, nil
 }
 
-// getBase returns the built-in base, and makes it again if it is damaged.
-func (s *Store) getBase(ctx context.Context) (image.Image, error) {
-	img, err := s.base.get(ctx, false, nil)
+// getHost returns the built-in host, and makes it again if it is damaged.
+func (s *Store) getHost(ctx context.Context) (image.Image, error) {
+	img, err := s.host.get(ctx, false, nil)
 	if err != nil {
 		return img, err
 	}
-	return s.intact(ctx, s.base, img)
+	return s.intact(ctx, s.host, img)
+}
+
+// getBuiltIn returns a template of packages, and makes it again if it is damaged.
+func (s *Store) getBuiltIn(ctx context.Context, t *builtIn) (image.Image, error) {
+	img, err := s.builtIns.get(ctx, t, false, nil)
+	if err != nil {
+		return img, err
+	}
+	return s.intact(ctx, t.cached, img)
 }
 
 // intact returns the image of a built-in template, and makes it again if it is damaged.
@@ -412,7 +427,7 @@ func (s *Store) intact(ctx context.Context, b *cached, img image.Image) (image.I
 // CheckImages reads all images as a whole, with a pause after each megabyte, and remembers those
 // that are damaged: a create from them is refused. It returns the number of damaged ones.
 func (s *Store) CheckImages(ctx context.Context, pause time.Duration) (bad int) {
-	images := []image.Image{s.base.listed()}
+	images := []image.Image{s.host.listed()}
 	for _, t := range s.builtIns.all {
 		images = append(images, t.listed())
 	}
@@ -435,10 +450,14 @@ func (s *Store) CheckImages(ctx context.Context, pause time.Duration) (bad int) 
 	return bad
 }
 
-// Prepare makes the built-in base before its first use, and reports progress. If this machine has
-// changed since the base was made, Prepare makes it again.
+// Prepare makes the built-in host before its first use, and reports progress. If this machine has
+// changed since host was made, Prepare makes it again. It does nothing if base, which most callers
+// want, has its own image.
 func (s *Store) Prepare(ctx context.Context, progress func(carrel.Progress)) error {
-	_, err := s.base.get(ctx, true, progress)
+	if s.ownBase() != nil {
+		return nil
+	}
+	_, err := s.host.get(ctx, true, progress)
 	return err
 }
 
@@ -488,5 +507,5 @@ func simTemplate() image.Image {
 // isBuiltIn reports whether a name is the name or the ID of a built-in template. An ID would be
 // misleading as a name.
 func isBuiltIn(name string) bool {
-	return slices.Contains([]string{image.Base, BaseID, Sim, SimID}, name)
+	return slices.Contains([]string{image.Base, BaseID, HostID, Sim, SimID}, name)
 }

@@ -105,7 +105,7 @@ func wantKind(t testing.TB, err error, kind carrel.Kind, field string) {
 func TestLife(t *testing.T) {
 	ctx := context.Background()
 	dir := filepath.Join(t.TempDir(), "templates")
-	s := open(t, store.Options{Dir: dir, Base: smallHost(t)})
+	s := open(t, store.Options{Dir: dir, Host: smallHost(t)})
 	img := mustImport(t, s, "app:latest", "one")
 	if len(img.ID) != 20 || img.Name != "app" || img.Size == 0 || img.Created.IsZero() || img.BuiltIn || img.Source != "root filesystem" || img.User != "root" {
 		t.Errorf("%+v", img)
@@ -127,7 +127,8 @@ func TestLife(t *testing.T) {
 			t.Errorf("%q of project %q: %+v", none[1], none[0], got)
 		}
 	}
-	for id, name := range map[string]string{store.BaseID: "base", store.SimID: "sim"} { // neither is made by that
+	for id, name := range map[string]string{store.BaseID: "base", store.HostID: "host",
+		store.SimID: "sim"} { // none is made by that
 		byID, ok := s.ByID(id)
 		named, also := s.Named("any", name)
 		if !ok || !also || byID.Name != name || named.ID != id || !named.BuiltIn || named.Size != 0 {
@@ -141,7 +142,7 @@ func TestLife(t *testing.T) {
 	if st, err := os.Stat(filepath.Dir(img.Path)); err != nil || st.Mode().Perm() != 0o755 {
 		t.Errorf("%v %v", st, err)
 	}
-	again := open(t, store.Options{Dir: dir, Base: smallHost(t)})
+	again := open(t, store.Options{Dir: dir, Host: smallHost(t)})
 	if got, err := again.Get(ctx, img.ID); err != nil || got.Template.Digest != img.Digest || got.ID != img.ID || !got.Created.Equal(img.Created) {
 		t.Errorf("opened again: %+v, %v", got, err)
 	}
@@ -153,7 +154,7 @@ func TestLife(t *testing.T) {
 	for _, i := range list {
 		names = append(names, i.Name)
 	}
-	if got := strings.Join(names, " "); got != "app base sim" {
+	if got := strings.Join(names, " "); got != "app base host sim" {
 		t.Errorf("List gave %q", got)
 	}
 	sim, err := s.Get(ctx, store.SimID)
@@ -188,12 +189,13 @@ func TestErrors(t *testing.T) {
 	_, err = s.Get(ctx, "app") // it is no ID
 	wantKind(t, err, carrel.NotFound, "template")
 	wantKind(t, s.Delete(ctx, "nope"), carrel.NotFound, "template")
-	for _, id := range []string{store.BaseID, store.SimID} {
+	for _, id := range []string{store.BaseID, store.HostID, store.SimID} {
 		wantKind(t, s.Delete(ctx, id), carrel.Forbidden, "template")
 		_, err = s.Update(ctx, id, carrel.TemplateUpdate{})
 		wantKind(t, err, carrel.Forbidden, "template")
 	}
-	for _, name := range []string{"base", "sim", store.BaseID, store.SimID, "base:latest"} {
+	for _, name := range []string{"base", "sim", store.BaseID, store.HostID, store.SimID,
+		"base:latest"} {
 		_, err = s.Import(ctx, name, rootfs(t, "x"), nil)
 		wantKind(t, err, carrel.Forbidden, "name")
 	}
@@ -240,7 +242,7 @@ func TestReplace(t *testing.T) {
 	if got, err := s.Get(ctx, one.ID); err != nil || read(t, got.Path, "file") != "one" {
 		t.Errorf("the older one: %v", err)
 	}
-	if list, err := s.List(ctx); err != nil || len(list) != 3 {
+	if list, err := s.List(ctx); err != nil || len(list) != 4 {
 		t.Errorf("%d templates, %v", len(list), err)
 	}
 	again := open(t, store.Options{Dir: dir})
@@ -317,7 +319,7 @@ func TestCrash(t *testing.T) {
 
 func TestHammer(t *testing.T) {
 	ctx := context.Background()
-	s := open(t, store.Options{Base: smallHost(t)})
+	s := open(t, store.Options{Host: smallHost(t)})
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {

@@ -147,10 +147,10 @@ func TestCopiedTemplate(t *testing.T) {
 	}
 }
 
-// TestDamagedBase damages the built-in template. It is made again, with the same content.
-func TestDamagedBase(t *testing.T) {
-	s := open(t, store.Options{Dir: t.TempDir(), CacheDir: t.TempDir(), Base: smallHost(t)})
-	img, err := s.Get(t.Context(), store.BaseID)
+// TestDamagedHost damages the built-in template. It is made again, with the same content.
+func TestDamagedHost(t *testing.T) {
+	s := open(t, store.Options{Dir: t.TempDir(), CacheDir: t.TempDir(), Host: smallHost(t)})
+	img, err := s.Get(t.Context(), store.HostID)
 	must(t, err)
 	whole, err := os.ReadFile(img.Path)
 	must(t, err)
@@ -165,7 +165,7 @@ func TestDamagedBase(t *testing.T) {
 		"cut off": func() { must(t, os.Truncate(img.Path, 4096)) },
 	} {
 		damage()
-		again, err := s.Get(t.Context(), store.BaseID)
+		again, err := s.Get(t.Context(), store.HostID)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

@@ -51,9 +51,9 @@ func plant(t *testing.T, path string, perm fs.FileMode, content string) {
 	})
 }
 
-// TestBaseHoldsNoSecrets plants canaries all over this machine, makes its base and looks for the
+// TestHostHoldsNoSecrets plants canaries all over this machine, makes its base and looks for the
 // canaries in every byte of the image.
-func TestBaseHoldsNoSecrets(t *testing.T) {
+func TestHostHoldsNoSecrets(t *testing.T) {
 	if os.Getuid() != 0 {
 		testenv.Need(t, "root", errors.New("canaries in /root and /usr can be planted by root only"))
 	}
@@ -74,7 +74,7 @@ func TestBaseHoldsNoSecrets(t *testing.T) {
 
 	s := open(t, store.Options{CacheDir: t.TempDir()})
 	start := time.Now()
-	img, err := s.Get(context.Background(), store.BaseID)
+	img, err := s.Get(context.Background(), store.HostID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ type builds struct {
 
 func (b *builds) Enabled(context.Context, slog.Level) bool { return true }
 func (b *builds) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == "made the base template" {
+	if r.Message == "made the host template" {
 		b.n.Add(1)
 	}
 	return nil
@@ -183,18 +183,20 @@ func smallHost(t testing.TB) hostbase.Options {
 	return hostbase.Options{Root: root}
 }
 
-func TestBaseIsMadeOnce(t *testing.T) {
+func TestHostIsMadeOnce(t *testing.T) {
 	host, cache := smallHost(t), t.TempDir()
 	count := &builds{Handler: slog.DiscardHandler}
 	var stores []*store.Store
 	for range 3 { // each like a process of its own: locks belong to open files
-		stores = append(stores, open(t, store.Options{CacheDir: cache, Base: host, Logger: slog.New(count)}))
+		stores = append(stores, open(t, store.Options{CacheDir: cache, Host: host,
+			Logger: slog.New(count)}))
 	}
 	var wg sync.WaitGroup
 	for i := range 12 {
 		wg.Go(func() {
-			img, err := stores[i%3].Get(context.Background(), store.BaseID)
-			if err != nil || img.ID != store.BaseID || img.Name != "base" || !img.BuiltIn || img.User != "user" {
+			img, err := stores[i%3].Get(context.Background(), store.HostID)
+			if err != nil || img.ID != store.HostID || img.Name != "host" || !img.BuiltIn ||
+				img.User != "user" {
 				t.Errorf("%+v, %v", img, err)
 			}
 			if _, err := os.Stat(img.Path); err != nil {
@@ -208,22 +210,22 @@ func TestBaseIsMadeOnce(t *testing.T) {
 	}
 }
 
-func TestBaseFollowsTheMachine(t *testing.T) {
+func TestHostFollowsTheMachine(t *testing.T) {
 	host, cache := smallHost(t), t.TempDir()
 	ctx := context.Background()
-	first := open(t, store.Options{CacheDir: cache, Base: host})
-	before, err := first.Get(ctx, store.BaseID)
+	first := open(t, store.Options{CacheDir: cache, Host: host})
+	before, err := first.Get(ctx, store.HostID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(host.Root, "usr/bin/new"), []byte("\x7fELF"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if img, err := first.Get(ctx, store.BaseID); err != nil || img.Path != before.Path {
+	if img, err := first.Get(ctx, store.HostID); err != nil || img.Path != before.Path {
 		t.Errorf("a running store made its base again: %v %v", img.Path, err)
 	}
-	second := open(t, store.Options{CacheDir: cache, Base: host})
-	after, err := second.Get(ctx, store.BaseID)
+	second := open(t, store.Options{CacheDir: cache, Host: host})
+	after, err := second.Get(ctx, store.HostID)
 	if err != nil || after.Path == before.Path {
 		t.Fatalf("a new program did not give a new base: %v, %v", after.Path, err)
 	}
@@ -234,13 +236,13 @@ func TestBaseFollowsTheMachine(t *testing.T) {
 	if err := first.Prepare(ctx, func(p carrel.Progress) { stages = append(stages, p) }); err != nil {
 		t.Fatal(err)
 	}
-	if img, err := first.Get(ctx, store.BaseID); err != nil || img.Path != after.Path || len(stages) != 0 {
+	if img, err := first.Get(ctx, store.HostID); err != nil || img.Path != after.Path || len(stages) != 0 {
 		t.Errorf("Prepare gave %v, %v, progress %v (the other store had made it)", img.Path, err, stages)
 	}
 	if err := errors.Join(first.Close(), second.Close()); err != nil {
 		t.Fatal(err)
 	}
-	third := open(t, store.Options{CacheDir: cache, Base: smallHost(t)})
+	third := open(t, store.Options{CacheDir: cache, Host: smallHost(t)})
 	if err := third.Prepare(ctx, func(p carrel.Progress) { stages = append(stages, p) }); err != nil {
 		t.Fatal(err)
 	}
@@ -254,14 +256,14 @@ func TestBaseFollowsTheMachine(t *testing.T) {
 	}
 }
 
-// TestBaseAfterACrash makes a base in a directory where an earlier attempt died half way.
-func TestBaseAfterACrash(t *testing.T) {
+// TestHostAfterACrash makes a base in a directory where an earlier attempt died half way.
+func TestHostAfterACrash(t *testing.T) {
 	host, cache := smallHost(t), t.TempDir()
 	fp, err := hostbase.Fingerprint(host)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(cache, "base-"+fp)
+	dir := filepath.Join(cache, "host-"+fp)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -270,8 +272,8 @@ func TestBaseAfterACrash(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := open(t, store.Options{CacheDir: cache, Base: host})
-	img, err := s.Get(context.Background(), store.BaseID)
+	s := open(t, store.Options{CacheDir: cache, Host: host})
+	img, err := s.Get(context.Background(), store.HostID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,8 +285,8 @@ func TestBaseAfterACrash(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	other := open(t, store.Options{CacheDir: t.TempDir(), Base: host})
-	if _, err := other.Get(ctx, store.BaseID); carrel.KindOf(err) != carrel.TimedOut {
+	other := open(t, store.Options{CacheDir: t.TempDir(), Host: host})
+	if _, err := other.Get(ctx, store.HostID); carrel.KindOf(err) != carrel.TimedOut {
 		t.Errorf("a cancelled Get gave %v", err)
 	}
 }
@@ -295,7 +297,7 @@ func TestForeignCache(t *testing.T) {
 	if err := os.Chmod(cache, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	s := open(t, store.Options{CacheDir: cache, Base: smallHost(t)})
-	_, err := s.Get(context.Background(), store.BaseID)
+	s := open(t, store.Options{CacheDir: cache, Host: smallHost(t)})
+	_, err := s.Get(context.Background(), store.HostID)
 	wantKind(t, err, carrel.Forbidden, "CacheDir")
 }

@@ -12,16 +12,18 @@ import (
 	"github.com/carrel-dev/carrel/internal/image/hostbase"
 )
 
-const baseSource = "this machine's toolchain"
+const hostSource = "this machine's toolchain"
 
 // opBuiltIn is the operation in errors about built-in templates.
 const opBuiltIn = "make built-in template"
 
-// newBase returns the built-in template made from this machine.
-func newBase(opts Options) *cached {
-	b := newCached(opts, "base-", carrel.Template{ID: BaseID, Name: image.Base, Source: baseSource,
+// newHost returns the built-in template made from this machine. Older programs called it base, and
+// their images are adopted.
+func newHost(opts Options) *cached {
+	b := newCached(opts, "host-", carrel.Template{ID: HostID, Name: image.Host, Source: hostSource,
 		BuiltIn: true})
-	b.print = func() (string, error) { return hostbase.Fingerprint(opts.Base) }
+	b.former = "base-"
+	b.print = func() (string, error) { return hostbase.Fingerprint(opts.Host) }
 	b.make = func(ctx context.Context, dir string, created time.Time, meter *image.Meter) (*os.File,
 		carrel.Template, error) {
 		f, err := os.OpenFile(filepath.Join(dir, "part"), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
@@ -29,7 +31,7 @@ func newBase(opts Options) *cached {
 			return nil, carrel.Template{}, err
 		}
 		w := erofs.NewWriter(f)
-		made, err := hostbase.Build(ctx, w, opts.Base, meter)
+		made, err := hostbase.Build(ctx, w, opts.Host, meter)
 		if err == nil {
 			meter.Stage(image.StageWrite, 0)
 			_, err = w.Finish(made.Root, created)
