@@ -48,21 +48,23 @@ func (r *run) base(ctx context.Context, from plan.Source) (*base, error) {
 	return b, b.err
 }
 
-// findBase finds or pulls a base. key names its content.
+// findBase finds or pulls a base, and holds it. key names its content.
 func (r *run) findBase(ctx context.Context,
 	from plan.Source) (img image.Image, key string, err error) {
-	if plain, _, _ := strings.Cut(from.Image, ":"); plain == sdkBase {
+	if isSDKBase(from.Image) {
 		from = plan.Source{Template: image.Base}
 	}
 	switch {
 	case from.Scratch:
-		img, err = r.scratch(ctx)
+		img, err = r.hold(ctx, func() (image.Image, error) { return r.scratch(ctx) })
 		return img, "scratch", err
 	case from.Image != "":
-		img, err = r.pull(ctx, carrel.PullOptions{Image: from.Image, Credentials: r.credentials(from)})
+		opts := carrel.PullOptions{Image: from.Image, Credentials: r.credentials(from)}
+		r.j.write(line(levelInfo, stepBase, "pull "+opts.Image))
+		img, err = r.hold(ctx, func() (image.Image, error) { return r.pull(ctx, opts) })
 		return img, img.Key, err
 	case from.Template != "":
-		img, err = r.template(ctx, from.Template)
+		img, err = r.hold(ctx, func() (image.Image, error) { return r.template(ctx, from.Template) })
 		if err != nil {
 			return img, "", err
 		}
@@ -77,9 +79,15 @@ func (r *run) findBase(ctx context.Context,
 		Err: errors.New("a stage begins from nothing")}
 }
 
+// isSDKBase reports whether an image is the one for which the template base stands, with any tag or
+// none. An image with a digest is pulled: its caller wants exactly that one.
+func isSDKBase(ref string) bool {
+	plain, _, _ := strings.Cut(strings.TrimPrefix(ref, "docker.io/"), ":")
+	return plain == sdkBase
+}
+
 // pull returns an image of a registry. An image that is here already waits for nobody's turn.
 func (r *run) pull(ctx context.Context, opts carrel.PullOptions) (image.Image, error) {
-	r.j.write(line(levelInfo, stepBase, "pull "+opts.Image))
 	if img, found, err := r.e.opts.Images.FindBase(ctx, opts); found || err != nil {
 		return img, err
 	}
@@ -117,7 +125,9 @@ const scratchName = image.HiddenMark + "scratch"
 // scratch returns the empty image. Each project has its own.
 func (r *run) scratch(ctx context.Context) (image.Image, error) {
 	if t, ok := r.e.opts.Images.Named(r.j.project, scratchName); ok {
-		return r.e.opts.Images.Get(ctx, t.ID)
+		if img, err := r.e.opts.Images.Get(ctx, t.ID); carrel.KindOf(err) != carrel.NotFound {
+			return img, err
+		} // else it was collected just now
 	}
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

@@ -30,9 +30,13 @@ type Sandboxes interface {
 	// CreateWorkshop makes a sandbox of a build from an image, or from a layer.
 	CreateWorkshop(ctx context.Context, build, image string, layer carrel.SnapshotID,
 		opts carrel.CreateOptions) (carrel.Sandbox, error)
-	// KeepLayer keeps the files of a workshop. Detail of the result is the key.
-	KeepLayer(ctx context.Context, id carrel.ID, key string) (carrel.Snapshot, error)
+	// KeepLayer keeps the files of a workshop. Detail of the result is the key. DropLayers leaves
+	// the layer until release.
+	KeepLayer(ctx context.Context, id carrel.ID, key string) (_ carrel.Snapshot, release func(),
+		err error)
 	Layers() []carrel.Snapshot
+	// HoldLayer has DropLayers leave a layer until release. ok is false for one that is gone.
+	HoldLayer(id carrel.SnapshotID) (release func(), ok bool)
 	DropLayers(ctx context.Context, ids []carrel.SnapshotID) error
 	// LayerFiles hands a layer's content to use: the image below it and the changes.
 	LayerFiles(ctx context.Context, id carrel.SnapshotID,

@@ -1,7 +1,6 @@
 package build
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,18 +12,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/build/plan"
 	"github.com/carrel-dev/carrel/internal/failpoint"
 	"github.com/carrel-dev/carrel/internal/image"
+	"github.com/carrel-dev/carrel/internal/readiness"
 )
 
 // readyPoll is the wait between two looks at a template's start.
 const readyPoll = 50 * time.Millisecond
-
-// How a ready command is tried, unless its template says so.
-const (
-	readyInterval = 200 * time.Millisecond
-	readyTry      = time.Minute
-	readyWithin   = 2 * time.Minute
-	readyMost     = 10 * time.Minute // whatever a template says
-)
 
 // finish makes the template of the last stage's result.
 func (r *run) finish(ctx context.Context, m made) error {
@@ -220,26 +212,21 @@ func (r *run) tryReady(ctx context.Context, img image.Image) error {
 		_ = p.Close() // disconnects: it runs on
 	}
 	r.j.write(line(levelInfo, stepFinalize, "run the start command and wait until it is ready"))
-	within := min(cmp.Or(img.ReadyCheck.Within, readyWithin), readyMost)
-	end := time.Now().Add(within)
-	for {
-		res, err := w.inside.Run(ctx, carrel.Command{Args: []string{"/bin/sh", "-c", img.Ready},
-			Env: img.Env, User: img.User,
-			Dir: img.WorkDir, Timeout: min(cmp.Or(img.ReadyCheck.Timeout, readyTry),
-				time.Until(end)+time.Second)})
-		if err == nil && res.ExitCode == 0 {
-			return nil
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	return readiness.Of(img.Template, readiness.Within).Await(ctx, func(ctx context.Context,
+		cmd carrel.Command) (*carrel.Result, error) {
+		cmd.Env, cmd.User, cmd.Dir = img.Env, img.User, img.WorkDir
+		res, err := w.inside.Run(ctx, cmd)
+		if err == nil || ctx.Err() != nil {
+			return res, err
 		}
-		if time.Now().After(end) {
-			return &carrel.Error{Kind: carrel.TimedOut, Field: "ready",
-				Err: fmt.Errorf("the ready command did not succeed within %v", within)}
+		why := w.explain(ctx, err)
+		if why != err { // the sandbox is gone
+			end(why)
 		}
-		select {
-		case <-time.After(cmp.Or(img.ReadyCheck.Interval, readyInterval)):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+		return res, why
+	})
 }
 
 // tag makes the template's name and tags point to an image. It returns the image of the first tag.

@@ -95,8 +95,14 @@ func instructionsPlan(spec carrel.BuildSpec, from plan.Source,
 		c.User = sdkUser
 	}
 	st := plan.Stage{From: from, Config: c}
-	for _, in := range spec.Instructions {
+	for i, in := range spec.Instructions {
 		s := plan.Step{Text: stepText(in), Force: in.Force}
+		in, err := expanded(c, in)
+		if err != nil {
+			return plan.Plan{}, at(strconv.Itoa(i+1), 0, &carrel.Error{Op: opBuild,
+				Field: "steps[" + strconv.Itoa(i) + "]", Kind: carrel.KindOf(err), Err: err,
+				Hint: carrel.HintOf(err)})
+		}
 		arg := func(i int) string {
 			if i < len(in.Args) {
 				return in.Args[i]

@@ -71,6 +71,7 @@ type run struct {
 
 	plan   plan.Plan
 	stages []*stage
+	holds  holds // of everything that the build goes on from
 
 	mu      sync.Mutex
 	bases   map[string]*base
@@ -120,6 +121,7 @@ func (e *Engine) make(j *job) {
 	})
 	r := &run{e: e, j: j, spec: spec, bases: map[string]*base{}, redact: redactor(j)}
 	err := r.build(ctx)
+	r.holds.release()
 	if r.context != nil {
 		_ = r.context.Close() // it was only read
 	}

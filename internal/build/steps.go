@@ -86,10 +86,11 @@ func (r *run) steps(ctx context.Context, st *stage, now made, keys []string,
 			}
 			_ = failpoint.Hit(pointStepped)
 			if _, dir := s.Op.(*plan.Workdir); !dir || i == last {
-				layer, err := w.keep(ctx, keys[i])
+				layer, release, err := w.keep(ctx, keys[i])
 				if err != nil {
-					return now, r.failed(ctx, st, i, err)
+					return now, r.failed(ctx, st, i, w.explain(ctx, err))
 				}
+				r.holds.add(release)
 				now.layer = layer.ID
 				_ = failpoint.Hit(pointKept)
 			}
@@ -139,16 +140,19 @@ func (r *run) stageBase(ctx context.Context, st *stage) (made, error) {
 	return m, nil
 }
 
-// cached finds the newest layer with a key, in the build's project.
+// cached finds the newest layer with a key, in the build's project, and holds it.
 func (r *run) cached(key string) (carrel.SnapshotID, bool) {
-	var best carrel.Snapshot
-	for _, l := range r.e.opts.Sandboxes.Layers() {
-		if l.Detail == key && l.Project == r.j.project && l.Tier == r.tier &&
-			l.Created.After(best.Created) {
-			best = l
+	layers := slices.DeleteFunc(r.e.opts.Sandboxes.Layers(), func(l carrel.Snapshot) bool {
+		return l.Detail != key || l.Project != r.j.project || l.Tier != r.tier
+	})
+	slices.SortFunc(layers, func(x, y carrel.Snapshot) int { return y.Created.Compare(x.Created) })
+	for _, l := range layers {
+		if release, ok := r.e.opts.Sandboxes.HoldLayer(l.ID); ok {
+			r.holds.add(release)
+			return l.ID, true
 		}
 	}
-	return best.ID, best.ID != ""
+	return "", false
 }
 
 // stageKeys makes the key of each step. forced is the first step that must run whatever the cache

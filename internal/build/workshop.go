@@ -29,8 +29,13 @@ type workshop struct {
 const (
 	endTime   = time.Minute // for the end of a workshop
 	orderTime = 30 * time.Minute
-	// A sandbox that ends by itself is gone after some moments.
-	explainTime  = 3 * time.Second
+	// answerTime bounds one question that a living sandbox answers at once.
+	answerTime = 2 * time.Second
+	// muteTime is how long a sandbox may answer nothing before explain takes it for one that lives.
+	// goneTime bounds the wait for one whose end is under way: the service gives that end half a
+	// minute.
+	muteTime     = 10 * time.Second
+	goneTime     = 40 * time.Second
 	explainPause = 50 * time.Millisecond
 )
 
@@ -60,19 +65,40 @@ func (w *workshop) close(ctx context.Context) {
 	_ = w.sandboxes.Kill(ctx, w.id) // it may have ended by itself; the next engine ends the rest
 }
 
-// explain returns why the sandbox ended, if it ended by itself during a step, and else err.
+// explain returns why the sandbox ended, if it ended by itself during a step, and else err. The
+// connection to a sandbox breaks before anybody knows that the sandbox has ended, and the reason is
+// known last. So explain waits until the sandbox answers, which means that it lives, or is gone.
 func (w *workshop) explain(ctx context.Context, err error) error {
-	for end := time.Now().Add(explainTime); time.Now().Before(end) &&
-		ctx.Err() == nil; time.Sleep(explainPause) {
-		switch _, gone := w.sandboxes.Computer(ctx, w.id); {
-		case gone == nil:
-			return err
+	began := time.Now()
+	for ctx.Err() == nil {
+		_, gone := w.sandboxes.Computer(ctx, w.id)
+		limit := goneTime // its end is under way
+		switch {
 		case carrel.KindOf(gone) == carrel.NotFound:
 			return &carrel.Error{Kind: carrel.Exhausted,
 				Err: fmt.Errorf("the sandbox of the build ended: %w", gone), Hint: carrel.HintOf(gone)}
+		case gone == nil && w.answers(ctx):
+			return err
+		case gone == nil:
+			limit = muteTime
+		}
+		if time.Since(began) >= limit {
+			return err
+		}
+		select {
+		case <-time.After(explainPause):
+		case <-ctx.Done():
 		}
 	}
 	return err
+}
+
+// answers reports whether the sandbox's guest answers.
+func (w *workshop) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	_, err := w.inside.Files("root").Stat(ctx, "/")
+	return err == nil
 }
 
 // temp returns a name for a temporary file inside.
@@ -141,19 +167,26 @@ func (w *workshop) pack(ctx context.Context, sel bundle.Selection, missing bool,
 	return use(packed, f)
 }
 
-// keep keeps the files as a layer. Nothing of the network's rules stays in it.
-func (w *workshop) keep(ctx context.Context, key string) (carrel.Snapshot, error) {
+// keep keeps the files as a layer, which stays at least until release. Nothing of the network's
+// rules is in it.
+func (w *workshop) keep(ctx context.Context,
+	key string) (sn carrel.Snapshot, release func(), err error) {
 	if w.opens {
 		if _, err := w.order(ctx, bundle.Order{Distrust: true}); err != nil {
-			return carrel.Snapshot{}, err
+			return carrel.Snapshot{}, nil, err
 		}
 	}
-	sn, err := w.sandboxes.KeepLayer(ctx, w.id, key)
-	if w.opens {
-		_, terr := w.order(ctx, bundle.Order{Trust: true})
-		err = errors.Join(err, terr)
+	sn, release, err = w.sandboxes.KeepLayer(ctx, w.id, key)
+	if !w.opens {
+		return sn, release, err
 	}
-	return sn, err
+	if _, terr := w.order(ctx, bundle.Order{Trust: true}); terr != nil {
+		if release != nil {
+			release()
+		}
+		return carrel.Snapshot{}, nil, errors.Join(err, terr)
+	}
+	return sn, release, err
 }
 
 // cut takes the network away.

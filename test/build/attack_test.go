@@ -32,6 +32,8 @@ func TestHostileSteps(t *testing.T) {
 				Instructions: steps("RUN while :; do sleep 1; done")}, false},
 			{"fills the disk", "", carrel.BuildSpec{DiskMB: 64,
 				Instructions: steps("RUN dd if=/dev/urandom of=/home/user/big bs=1M count=200")}, false},
+			{"needs too much memory", "signal: killed", carrel.BuildSpec{MemoryMB: 256,
+				Instructions: steps(`RUN x=$(cat /dev/zero | tr '\0' x)`)}, true},
 			{"forks for ever", "did not end within", carrel.BuildSpec{StepTimeout: 5 * time.Second,
 				MemoryMB:     256,
 				Instructions: steps("RUN f() { f | f & }; f; while :; do sleep 1; done")}, true},

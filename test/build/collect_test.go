@@ -1,11 +1,15 @@
 package build
 
 import (
+	"fmt"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/testenv"
+	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
 // TestCollect collects the caches of builds. Layers and orphans go. The template, a running and a
@@ -85,6 +89,90 @@ func TestCollect(t *testing.T) {
 			t.Errorf("parts of images are left: %v %v", drafts, err)
 		}
 	})
+}
+
+// TestCollectDuringBuilds collects all caches again and again beside builds that use them: layers,
+// a base of a registry, the empty base, and the drafts of templates. No build fails, and nothing
+// that nobody uses is left at the end.
+func TestCollectDuringBuilds(t *testing.T) {
+	t.Parallel()
+	testenv.Need(t, string(carrel.NS), tierWorks(t, carrel.NS))
+	host, ref := daemontest.ServeSmall(t)
+	b := newBenchOn(t, daemontest.Start(t, "--default-tier", string(carrel.NS),
+		"--allow-registry", "http://"+host), carrel.NS)
+	rounds := 2
+	if !testing.Short() {
+		rounds = 25
+	}
+	file := "FROM template://small AS made\nUSER root\nRUN echo one > /one\n" +
+		"FROM scratch AS kept\nCOPY --from=made /one /kept\n" +
+		"FROM " + ref + "\nUSER root\nCOPY --from=kept /kept /home/\nRUN cat /home/kept > /home/two\n"
+	over, collected := make(chan struct{}), make(chan int, 1)
+	go func() {
+		gone := 0
+		defer func() { collected <- gone }()
+		for {
+			got, err := b.CollectTemplates(t.Context(), carrel.CollectOptions{})
+			if err != nil {
+				t.Errorf("collect: %v", err)
+			}
+			gone += len(got.Items)
+			select {
+			case <-over:
+				return
+			default:
+			}
+		}
+	}()
+	var wg sync.WaitGroup
+	for i := range 2 {
+		wg.Go(func() {
+			for n := range rounds {
+				spec := carrel.BuildSpec{Name: fmt.Sprintf("busy-%d", i), Dockerfile: file, MemoryMB: 256}
+				if n%2 == 1 { // another image of the same layers, and so another draft
+					spec.Dockerfile += fmt.Sprintf("ENV ROUND=%d\n", n)
+				}
+				b.endsReady(spec)
+			}
+		})
+	}
+	wg.Wait()
+	close(over)
+	if gone := <-collected; gone == 0 {
+		t.Error("the collections removed nothing while the builds ran")
+	}
+	if got := b.run("busy-1", "cat /home/two"); got != "one" {
+		t.Errorf("the template has %q", got)
+	}
+	if _, err := b.CollectTemplates(t.Context(), carrel.CollectOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	left, err := b.CollectTemplates(t.Context(), carrel.CollectOptions{DryRun: true})
+	if err != nil || len(left.Items) != 0 {
+		t.Errorf("nobody uses these, and they stayed: %+v, %v", left, err)
+	}
+	b.nothingLeft()
+}
+
+// endsReady makes a build beside others and checks that it succeeds.
+func (b *bench) endsReady(spec carrel.BuildSpec) {
+	build, err := b.StartBuild(b.t.Context(), spec)
+	if err != nil {
+		b.t.Errorf("start build: %v", err)
+		return
+	}
+	var logs []carrel.BuildLog
+	for l, err := range b.BuildLogs(b.t.Context(), build.ID, carrel.BuildLogOptions{Follow: true}) {
+		if err != nil {
+			b.t.Errorf("follow the log: %v", err)
+			return
+		}
+		logs = append(logs, l)
+	}
+	if build, err = b.GetBuild(b.t.Context(), build.ID); err != nil ||
+		build.State != carrel.BuildReady {
+		b.t.Errorf("the build is %s, %v: %+v\n%s", build.State, err, build.Reason, text(logs))
+	}
 }
 
 // lasting makes a sandbox of a template that stays.

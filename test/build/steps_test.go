@@ -158,6 +158,35 @@ HEALTHCHECK --interval=1s --timeout=1s --start-period=1s --retries=1 CMD exit 7
 	})
 }
 
+// TestReadyCommands builds templates whose ready commands need what E2B's SDKs take for granted:
+// programs that the image may lack, and time.
+func TestReadyCommands(t *testing.T) {
+	oneTier(t, carrel.GVisor, func(t *testing.T, b *bench) {
+		build, logs := b.build(carrel.BuildSpec{Name: "lacking", Dockerfile: `FROM template://small
+CMD while sleep 1; do :; done
+HEALTHCHECK --interval=1s --timeout=1s --start-period=1s --retries=1 CMD [ -n "$(ss -Htuln sport = :8080)" ]
+`})
+		if build.State != carrel.BuildError || build.Reason == nil ||
+			!strings.Contains(build.Reason.Message+build.Reason.Hint, "the image has no ss") {
+			t.Errorf("the build is %s: %+v\n%s", build.State, build.Reason, text(logs))
+		}
+		if b.tier == carrel.GVisor { // where the start is a sandbox with its own end of memory
+			build, logs = b.build(carrel.BuildSpec{Name: "greedy", MemoryMB: 256, FromTemplate: small,
+				Start: `x=$(cat /dev/zero | tr '\0' x)`, Ready: "sleep 1; false"})
+			if build.State != carrel.BuildError || build.Reason == nil ||
+				!strings.Contains(build.Reason.Message, "out of memory") {
+				t.Errorf("the build is %s: %+v\n%s", build.State, build.Reason, text(logs))
+			}
+		}
+		b.nothingLeft()
+		t.Run("slow", func(t *testing.T) {
+			testenv.Long(t, "a ready command takes 20 seconds")
+			b.ready(carrel.BuildSpec{Name: "slow", FromTemplate: small,
+				Start: "while sleep 1; do :; done", Ready: "sleep 20"})
+		})
+	})
+}
+
 // TestGroupOfUser runs a step and a sandbox's command as a user with a group.
 func TestGroupOfUser(t *testing.T) {
 	perTier(t, func(t *testing.T, b *bench) {

@@ -16,9 +16,6 @@ import (
 	"github.com/carrel-dev/carrel/internal/build/plan"
 )
 
-// defaultPath is the PATH of a base that sets none.
-const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
 // defaultShell runs commands that are written as plain text.
 var defaultShell = []string{"/bin/sh", "-c"}
 
@@ -68,7 +65,7 @@ func newStage(p *planner, index int, done []plan.Stage) *stage {
 	s.config = cloneConfig(s.config)
 	s.env = variablesOf(s.config.Env)
 	if _, ok := s.env.Get("PATH"); !ok {
-		s.env.set("PATH", defaultPath)
+		s.env.set("PATH", plan.DefaultPath)
 		s.config.Env = s.env.list()
 	}
 	s.out = plan.Stage{Name: strings.ToLower(from.Name), Line: lineOf(from.Location),

@@ -44,6 +44,9 @@ type Credentials struct {
 	Password string
 }
 
+// DefaultPath is the PATH of a base that sets none.
+const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 // Config is how processes start: the part of an image's configuration that steps change.
 type Config struct {
 	Env        []Variable
