@@ -8,6 +8,8 @@
 //
 // As "carrel-guest bundle" it packs and unpacks files for a build (package bundle).
 //
+// As "carrel-guest interpreter" it runs cells of code on port 49999 (package interpreter).
+//
 // As "carrel-guest token" it asks the host for one of the sandbox's identity tokens and prints it.
 //
 // It listens before it does anything else. The host may connect from the first millisecond, and its
@@ -88,6 +90,13 @@ func main() {
 	}
 	if len(os.Args) > 1 && os.Args[1] == "token" {
 		if err := token(os.Args[2:], os.Stdout); err != nil {
+			report(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if len(os.Args) > 1 && os.Args[1] == "interpreter" {
+		if err := interpret(os.Args[2:], os.Stdout, os.Stderr); err != nil {
 			report(os.Stderr, err)
 			os.Exit(1)
 		}

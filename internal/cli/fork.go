@@ -34,6 +34,8 @@ those that were made stay, and the exit status is 1.`,
 	})
 	c.Flags().IntVarP(&opts.Count, "count", "n", 1, fmt.Sprintf("how many, up to %d", carrel.MaxForks))
 	c.Flags().DurationVar(&opts.Timeout, "timeout", 0, "life of each (default: the parent's, or the daemon's)")
+	c.Flags().BoolVar(&opts.FilesOnly, "files-only", false,
+		"begin with the files alone: the forks boot afresh")
 	c.Flags().BoolVar(&whole, "all-or-nothing", false, "when one can't be made, remove the others again")
 	return c
 }

@@ -17,7 +17,9 @@ func TestForkBatches(t *testing.T) {
 		t.Errorf("250 forks: %v", got)
 	}
 	at := string(snapID(7))
-	want := []string{"fork {Count:100 At: Timeout:0s}", "fork {Count:100 At:" + at + " Timeout:0s}", "fork {Count:50 At:" + at + " Timeout:0s}"}
+	want := []string{"fork {Count:100 At: Timeout:0s FilesOnly:false}",
+		"fork {Count:100 At:" + at + " Timeout:0s FilesOnly:false}",
+		"fork {Count:50 At:" + at + " Timeout:0s FilesOnly:false}"}
 	if fmt.Sprint(f.calls) != fmt.Sprint(want) {
 		t.Errorf("asked for %v, want %v", f.calls, want)
 	}

@@ -57,8 +57,11 @@ func (a *app) doctorCommand() *cobra.Command {
 	return c
 }
 
+// baseRow is the row about the template base.
+const baseRow = "base"
+
 // addFromDaemon adds what only a running daemon knows: the sandboxes and snapshots that need
-// another build. Without a daemon there is nothing to add.
+// another build, and what its template base is. Without a daemon there is nothing to add.
 func (a *app) addFromDaemon(ctx context.Context, rows []daemon.DoctorRow) {
 	_ = a.withService(ctx, func(svc carrel.Service) error {
 		c, ok := svc.(*client.Client)
@@ -71,6 +74,9 @@ func (a *app) addFromDaemon(ctx context.Context, rows []daemon.DoctorRow) {
 		}
 		for i := range rows {
 			for _, t := range told {
+				if t.Driver == baseRow && rows[i].Driver == baseRow {
+					rows[i].Findings = nil // the daemon may have other settings
+				}
 				for _, f := range t.Findings {
 					f := api.Finding(f)
 					same := func(other api.Finding) bool { return other.What == f.What }

@@ -17,6 +17,7 @@ type naming struct {
 	path       bool   // every argument of the form ID:PATH
 	snapshot   bool   // the first may also name a snapshot; snapshots win
 	flag       string // the value of this flag
+	unless     string // no argument names one if this flag is given
 	own        bool   // exits with another program's status: a failure here is 125
 }
 
@@ -31,6 +32,7 @@ var namings = map[string]naming{
 	"network": {first: true}, "policy show": {first: true}, "policy test": {flag: "sandbox"}, "audit": {first: true},
 	"port-forward": {first: true}, "url": {first: true}, "ssh-key add": {flag: "sandbox"}, "cp": {path: true}, "logs": {first: true},
 	"metrics": {first: true}, "trace": {first: true}, "ps": {first: true}, "attach": {first: true, own: true},
+	"run-code": {first: true, unless: "template"}, "notebook": {first: true},
 }
 
 // namedCommands are the commands that accept a sandbox's name.
@@ -59,6 +61,9 @@ func (a namedCommands) acceptNames(c *cobra.Command) {
 
 // resolveArgs replaces names and beginnings by IDs. If there are none, it asks no service.
 func (a namedCommands) resolveArgs(c *cobra.Command, n naming, args []string) ([]string, error) {
+	if f := c.Flags().Lookup(n.unless); n.unless != "" && f != nil && f.Changed {
+		return args, nil
+	}
 	args = append([]string(nil), args...)
 	for i, arg := range args {
 		switch {

@@ -122,7 +122,8 @@ func (a templateCommands) templateGetCommand() *cobra.Command {
 		Use:   "get NAME…",
 		Short: "Make built-in templates ahead of their first use",
 		Long: "get makes built-in templates from Debian's packages ahead of their first use: debian, python, node, go, rust, java.\n" +
-			"It prints each template's digest. host is made from this machine's own tools.",
+			"It prints each template's digest. host is made from this machine's own tools, and stands in\n" +
+			"for base until 'carrel template get base' has made that from Debian's packages.",
 		Example: "  carrel template get python\n  carrel create --template python",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -186,7 +187,8 @@ func (a templateCommands) templateInspectCommand() *cobra.Command {
 				}
 				return a.table([]string{"FIELD", "VALUE"}, [][]string{
 					{"name", t.Name}, {"id", t.ID}, {"size", bytesText(t.Size)}, {"source", t.Source}, {"digest", t.Digest},
-					{"user", first(t.User, "user")}, {"workdir", t.WorkDir}, {"env", labels(t.Env)},
+					{"stand-in", t.StandIn}, {"user", first(t.User, "user")}, {"workdir", t.WorkDir},
+					{"env", labels(t.Env)},
 					{"start", strings.Join(t.Start, " ")}, {"ready", t.Ready}, {"golden", t.Golden},
 				})
 			})

@@ -244,7 +244,11 @@ func (a templateCommands) templateRows(ctx context.Context, svc carrel.Service,
 		if i := slices.IndexFunc(uses, func(u carrel.TemplateUse) bool { return u.ID == t.ID }); i >= 0 {
 			used = usedText(uses[i])
 		}
-		rows = append(rows, []string{t.Name, t.LastingID(), bytesText(t.Size), age, used, t.Source})
+		source := t.Source
+		if t.StandIn != "" {
+			source = t.StandIn + " stands in"
+		}
+		rows = append(rows, []string{t.Name, t.LastingID(), bytesText(t.Size), age, used, source})
 	}
 	return rows, nil
 }

@@ -61,7 +61,10 @@ func TestVerbs(t *testing.T) {
 		{line: "--json snapshot gc", want: outcome{out: `{"packs":1,"drafts":2,"freed":4096}` + "\n"}},
 		{line: "--json snapshot usage", want: outcome{out: `{"snapshots":3,"size":3145728,"hot":1048576,"packs":2097152,"quota":1073741824}` + "\n"}},
 
-		{line: "fork $ID -n 2 --timeout 1m", want: outcome{out: string(forkID) + "\n", err: "carrel: fork: exhausted\nhint: fewer\ncarrel: 1 of 2 forks were made and stay\n", code: 1, calls: []string{"fork {Count:2 At: Timeout:1m0s}"}}, tune: halfForked},
+		{line: "fork $ID -n 2 --timeout 1m", want: outcome{out: string(forkID) + "\n",
+			err:  "carrel: fork: exhausted\nhint: fewer\ncarrel: 1 of 2 forks were made and stay\n",
+			code: 1, calls: []string{"fork {Count:2 At: Timeout:1m0s FilesOnly:false}"}},
+			tune: halfForked},
 		{line: "fork $ID -n 0", want: outcome{code: 2, err: "carrel: --count 0 is not between 1 and 10000\nhint: see carrel fork --help\n"}},
 		{line: "fork $ID -n 10001", want: outcome{code: 2, err: "carrel: --count 10001 is not between 1 and 10000\nhint: see carrel fork --help\n"}},
 

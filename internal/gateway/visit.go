@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
+	"time"
 	"weak"
 
 	"github.com/carrel-dev/carrel"
@@ -73,7 +75,13 @@ type lives struct {
 	last uint64
 	// The pointers are weak, so that this map keeps no sandbox's connections alive. Two weak
 	// pointers are equal only when they point to the same object, even after its end.
-	known map[weak.Pointer[guest.Conn]]uint64
+	known map[weak.Pointer[guest.Conn]]life
+}
+
+// life is what is known of one Conn.
+type life struct {
+	number uint64
+	began  time.Time // when it was first used for a port
 }
 
 // number returns the Conn's own number.
@@ -81,16 +89,23 @@ func (l *lives) number(c *guest.Conn) uint64 {
 	key := weak.Make(c)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if n, ok := l.known[key]; ok {
-		return n
+	if known, ok := l.known[key]; ok {
+		return known.number
 	}
 	if l.known == nil {
-		l.known = map[weak.Pointer[guest.Conn]]uint64{}
+		l.known = map[weak.Pointer[guest.Conn]]life{}
 	}
 	l.last++
-	l.known[key] = l.last
+	l.known[key] = life{l.last, time.Now()}
 	runtime.AddCleanup(c, l.forget, key)
 	return l.last
+}
+
+// began returns when a Conn was first used for a port.
+func (l *lives) began(c *guest.Conn) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.known[weak.Make(c)].began
 }
 
 func (l *lives) forget(key weak.Pointer[guest.Conn]) {
@@ -148,6 +163,14 @@ func repeatable(r *http.Request) bool {
 	return false
 }
 
+// Clients of the code interpreter call it as soon as they have a sandbox. A sandbox that does not
+// continue from a snapshot has only begun to start it then, so the first calls wait a little.
+const (
+	interpreterPort  = 49999
+	interpreterStart = 5 * time.Second
+	interpreterPoll  = 20 * time.Millisecond
+)
+
 // connKey is the context key of the Conn for a dial. A pool belongs to one life, so any request
 // that gets the connection is for the same life.
 type connKey struct{}
@@ -166,5 +189,17 @@ func (g *Gateway) dialPort(ctx context.Context, _, addr string) (net.Conn, error
 	if !ok {
 		return nil, errors.New("dial " + addr + ": no visit")
 	}
-	return conn.Dial(ctx, uint16(n))
+	c, err := conn.Dial(ctx, uint16(n))
+	for n == interpreterPort && errors.Is(err, syscall.ECONNREFUSED) {
+		if time.Since(g.lives.began(conn)) > interpreterStart {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(interpreterPoll):
+		}
+		c, err = conn.Dial(ctx, uint16(n))
+	}
+	return c, err
 }

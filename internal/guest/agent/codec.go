@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -41,7 +42,13 @@ func (jsonCodec) MarshalAppend(dst []byte, msg any) ([]byte, error) {
 		dst = append(dst, name...)
 		dst = append(dst, `":"`...)
 		dst = base64.StdEncoding.AppendEncode(dst, data)
-		return append(dst, `"}}}`...), nil
+		dst = append(dst, '"')
+		if at := event.GetData().Offset; at != nil {
+			dst = append(dst, `,"offset":"`...)
+			dst = strconv.AppendUint(dst, *at, 10)
+			dst = append(dst, '"')
+		}
+		return append(dst, `}}}`...), nil
 	}
 	m, ok := msg.(proto.Message)
 	if !ok {

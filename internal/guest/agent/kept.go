@@ -60,6 +60,7 @@ type tail struct {
 	first  int64         // the position of the first byte that is kept
 	size   int           // what the chunks cost
 	news   chan struct{} // closed at the next change; nil while nobody waits
+	apart  bool          // off the shelf, and not counted there; see processes.done
 }
 
 func (s *shelf) init(limits KeptLimits) {
@@ -107,8 +108,8 @@ func clipText(s string, most int) string {
 }
 
 // add appends what the process wrote. The caller does not change data.
-func (t *tail) add(from stream, data []byte) {
-	s := t.shelf
+func (t *tail) add(c chunk) {
+	s, from, data := t.shelf, c.from, c.data
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.record.Written += int64(len(data))
@@ -121,7 +122,7 @@ func (t *tail) add(from stream, data []byte) {
 	} else {
 		// Others hold the same bytes. Without room behind them, an append copies and overwrites
 		// nothing.
-		t.chunks = append(t.chunks, chunk{from, slices.Clip(data)})
+		t.chunks = append(t.chunks, chunk{from, slices.Clip(data), c.at})
 		grown += chunkOverhead
 	}
 	t.size, s.size = t.size+grown, s.size+grown
@@ -142,7 +143,9 @@ func (t *tail) dropFirst() {
 	}
 	t.first += int64(len(c.data))
 	t.size -= c.cost()
-	t.shelf.size -= c.cost()
+	if !t.apart {
+		t.shelf.size -= c.cost()
+	}
 }
 
 // changed wakes those who wait for news of the process. The shelf's mutex is held.
@@ -202,12 +205,36 @@ func (t *tail) left() {
 	t.keep = true
 }
 
-// told records that a client knows everything about the process. Its record is dropped, unless the
-// process was started with keep or a client has left it.
+// told records that a client knows everything about the process. Its record is taken off the shelf,
+// unless the process was started with keep or a client has left it.
 func (t *tail) told() {
+	s := t.shelf
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.keep || t.gone || t.apart {
+		return
+	}
+	t.apart = true
+	s.size -= t.size
+	delete(s.running, t)
+	s.ended = slices.DeleteFunc(s.ended, func(e *tail) bool { return e == t })
+}
+
+// cost is what the kept output of a process takes off the shelf.
+func (t *tail) cost() int {
 	t.shelf.mu.Lock()
 	defer t.shelf.mu.Unlock()
-	if !t.keep {
+	if !t.apart {
+		return 0
+	}
+	return t.size
+}
+
+// discard drops the output of a process that is off the shelf.
+func (t *tail) discard() {
+	t.shelf.mu.Lock()
+	defer t.shelf.mu.Unlock()
+	if t.apart {
 		t.shelf.drop(t)
 	}
 }

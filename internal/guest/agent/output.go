@@ -31,6 +31,7 @@ const (
 type chunk struct {
 	from stream
 	data []byte
+	at   int64 // the position of its first byte in that stream
 }
 
 // String is the stream's name in answers.
@@ -42,7 +43,8 @@ func (c chunk) cost() int { return len(c.data) + chunkOverhead }
 
 // event returns the message that carries the chunk.
 func (c chunk) event() *process.ProcessEvent {
-	d := &process.ProcessEvent_DataEvent{}
+	at := uint64(c.at)
+	d := &process.ProcessEvent_DataEvent{Offset: &at}
 	switch c.from {
 	case streamOut:
 		d.Output = &process.ProcessEvent_DataEvent_Stdout{Stdout: c.data}
@@ -67,6 +69,7 @@ type output struct {
 	subs   map[*listener]struct{}
 	end    *process.ProcessEvent_EndEvent // set once nothing more will come
 	closed bool                           // the agent closes: producers wait no more
+	wrote  positions                      // how far each stream is
 	alone  chan struct{}                  // holds a token when the last listener has left
 }
 
@@ -74,6 +77,8 @@ type output struct {
 type listener struct {
 	out  *output
 	next int64         // the number of its next chunk
+	from positions     // where it begins
+	past []chunk       // earlier output that it gets first; for its own goroutine only
 	wake chan struct{} // holds a token if there may be something new
 }
 
@@ -87,7 +92,8 @@ func newOutput() *output {
 func (o *output) listen() *listener {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	l := &listener{out: o, next: o.base, wake: make(chan struct{}, 1)}
+	l := &listener{out: o, next: o.base, from: o.wrote.before(o.chunks),
+		wake: make(chan struct{}, 1)}
 	o.subs[l] = struct{}{}
 	return l
 }
@@ -122,6 +128,9 @@ func (o *output) followed() bool {
 // A chunk counts as delivered only when take is called. So if sending it fails, it is there for the
 // next listener.
 func (l *listener) peek() (c chunk, ok bool, end *process.ProcessEvent_EndEvent) {
+	if len(l.past) > 0 {
+		return l.past[0], true, nil
+	}
 	o := l.out
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -133,6 +142,11 @@ func (l *listener) peek() (c chunk, ok bool, end *process.ProcessEvent_EndEvent)
 
 // take moves past the chunk that peek returned.
 func (l *listener) take() {
+	if len(l.past) > 0 {
+		l.past[0] = chunk{}
+		l.past = l.past[1:]
+		return
+	}
 	o := l.out
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -170,7 +184,7 @@ func (o *output) dropFirst() {
 // behind, it waits. The wait is bounded: a listener either goes on, or its write deadline drops it
 // (see stallTimeout).
 func (o *output) add(from stream, data []byte) {
-	c := chunk{from, append([]byte(nil), data...)}
+	c := chunk{from: from, data: append([]byte(nil), data...)}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for len(o.subs) > 0 && o.size >= outputLimit && !o.closed {
@@ -179,9 +193,7 @@ func (o *output) add(from stream, data []byte) {
 	if o.end != nil || o.closed {
 		return // too late: a child that outlived its parent is writing
 	}
-	if o.kept != nil {
-		o.kept.add(from, c.data)
-	}
+	o.count(&c)
 	if len(o.subs) == 0 && len(o.chunks) > 0 {
 		last := &o.chunks[len(o.chunks)-1]
 		if last.from == from && len(last.data)+len(data) <= mergeLimit {
@@ -192,6 +204,15 @@ func (o *output) add(from stream, data []byte) {
 		}
 	}
 	o.put(c)
+}
+
+// count gives a chunk its position, and keeps it for later. Called with mu held.
+func (o *output) count(c *chunk) {
+	c.at = o.wrote[c.from]
+	o.wrote[c.from] += int64(len(c.data))
+	if o.kept != nil {
+		o.kept.add(*c)
+	}
 }
 
 // put appends a chunk and wakes the listeners. Without listeners it drops the oldest output. Called

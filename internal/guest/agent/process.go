@@ -71,6 +71,7 @@ type processes struct {
 	seq    uint64
 	live   map[uint32]*running
 	ended  []*running // oldest first
+	done   []*running // whose end a client was told of, oldest first; see resume.go
 	closed bool
 }
 
@@ -108,6 +109,7 @@ func (p *processes) tell(r *running) {
 	p.forget(r)
 	r.tell()
 	r.kept.told()
+	p.finished(r)
 }
 
 // forget drops an ended process: a client knows its end, or it is too old.
@@ -134,16 +136,8 @@ func (p *processes) list() []*running {
 func (p *processes) find(sel *process.ProcessSelector, withEnded bool) (*running, *connect.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var match func(*running) bool
-	var missing error
-	switch s := sel.GetSelector().(type) {
-	case *process.ProcessSelector_Pid:
-		match = func(r *running) bool { return r.pid == s.Pid }
-		missing = fmt.Errorf("process with pid %d not found", s.Pid)
-	case *process.ProcessSelector_Tag:
-		match = func(r *running) bool { return r.tag != nil && *r.tag == s.Tag }
-		missing = fmt.Errorf("process with tag %s not found", s.Tag)
-	default:
+	match, missing := selects(sel)
+	if match == nil {
 		return nil, invalid("process.selector: give a pid or a tag")
 	}
 	var best *running
@@ -163,6 +157,20 @@ func (p *processes) find(sel *process.ProcessSelector, withEnded bool) (*running
 		return nil, connect.NewError(connect.CodeNotFound, missing)
 	}
 	return best, nil
+}
+
+// selects returns the condition of a selector, and the error if nothing meets it. It returns nil for
+// a selector without one.
+func selects(sel *process.ProcessSelector) (match func(*running) bool, missing error) {
+	switch s := sel.GetSelector().(type) {
+	case *process.ProcessSelector_Pid:
+		return func(r *running) bool { return r.pid == s.Pid },
+			fmt.Errorf("process with pid %d not found", s.Pid)
+	case *process.ProcessSelector_Tag:
+		return func(r *running) bool { return r.tag != nil && *r.tag == s.Tag },
+			fmt.Errorf("process with tag %s not found", s.Tag)
+	}
+	return nil, nil
 }
 
 // killAll ends every process and lets no new one in.

@@ -98,11 +98,11 @@ func (s processService) Start(ctx context.Context, req *connect.Request[process.
 
 // Connect implements process.Process.
 func (s processService) Connect(ctx context.Context, req *connect.Request[process.ConnectRequest], stream *connect.ServerStream[process.ConnectResponse]) error {
-	r, cerr := s.a.procs.find(req.Msg.GetProcess(), true)
+	r, l, cerr := s.a.procs.connect(req.Msg)
 	if cerr != nil {
 		return cerr
 	}
-	return s.a.follow(ctx, r, r.out.listen(), req.Header(), func(e *process.ProcessEvent) error {
+	return s.a.follow(ctx, r, l, req.Header(), func(e *process.ProcessEvent) error {
 		return stream.Send(&process.ConnectResponse{Event: e})
 	})
 }
@@ -122,7 +122,7 @@ func (a *Agent) follow(ctx context.Context, r *running, l *listener, h http.Head
 		extendWrite(ctx)
 		return send(e)
 	}
-	if err := guarded(startEvent(r.pid)); err != nil {
+	if err := guarded(startEvent(r.pid, l.from)); err != nil {
 		return fmt.Errorf("error sending start event: %w", err)
 	}
 	for {
@@ -163,8 +163,9 @@ func (a *Agent) follow(ctx context.Context, r *running, l *listener, h http.Head
 }
 
 // startEvent returns the first event of each stream.
-func startEvent(pid uint32) *process.ProcessEvent {
-	return &process.ProcessEvent{Event: &process.ProcessEvent_Start{Start: &process.ProcessEvent_StartEvent{Pid: pid}}}
+func startEvent(pid uint32, from positions) *process.ProcessEvent {
+	return &process.ProcessEvent{Event: &process.ProcessEvent_Start{Start: &process.ProcessEvent_StartEvent{
+		Pid: pid, Offsets: from.message()}}}
 }
 
 func hasDeadline(ctx context.Context) bool {

@@ -144,12 +144,13 @@ func (o *output) heard() bool {
 // interject adds a line that the process did not write. Unlike add it never waits: if a slow
 // listener leaves no room, it drops the line.
 func (o *output) interject(from stream, line string) {
-	c := chunk{from, []byte(line)}
+	c := chunk{from: from, data: []byte(line)}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.end != nil || o.closed || len(o.subs) > 0 && o.size+c.cost() > outputLimit {
 		return
 	}
+	o.count(&c)
 	o.put(c)
 }
 

@@ -1157,8 +1157,11 @@ func (*CloseStdinResponse) Descriptor() ([]byte, []int) {
 }
 
 type ConnectRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Process       *ProcessSelector       `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Process *ProcessSelector       `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
+	// resume_from asks for the output after these positions. What is not kept any more is
+	// OUT_OF_RANGE.
+	ResumeFrom    *OutputOffsets `protobuf:"bytes,2,opt,name=resume_from,json=resumeFrom,proto3,oneof" json:"resume_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1200,6 +1203,76 @@ func (x *ConnectRequest) GetProcess() *ProcessSelector {
 	return nil
 }
 
+func (x *ConnectRequest) GetResumeFrom() *OutputOffsets {
+	if x != nil {
+		return x.ResumeFrom
+	}
+	return nil
+}
+
+// OutputOffsets is a position in each output of a process, in bytes from its start. It and the
+// fields of its type are of E2B's SDKs after 2.51, which speak JSON: the names are theirs. No
+// published client carries the numbers, so the numbers are ours.
+type OutputOffsets struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stdout        uint64                 `protobuf:"varint,1,opt,name=stdout,proto3" json:"stdout,omitempty"`
+	Stderr        uint64                 `protobuf:"varint,2,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	Pty           uint64                 `protobuf:"varint,3,opt,name=pty,proto3" json:"pty,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutputOffsets) Reset() {
+	*x = OutputOffsets{}
+	mi := &file_process_process_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutputOffsets) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutputOffsets) ProtoMessage() {}
+
+func (x *OutputOffsets) ProtoReflect() protoreflect.Message {
+	mi := &file_process_process_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutputOffsets.ProtoReflect.Descriptor instead.
+func (*OutputOffsets) Descriptor() ([]byte, []int) {
+	return file_process_process_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *OutputOffsets) GetStdout() uint64 {
+	if x != nil {
+		return x.Stdout
+	}
+	return 0
+}
+
+func (x *OutputOffsets) GetStderr() uint64 {
+	if x != nil {
+		return x.Stderr
+	}
+	return 0
+}
+
+func (x *OutputOffsets) GetPty() uint64 {
+	if x != nil {
+		return x.Pty
+	}
+	return 0
+}
+
 type ProcessSelector struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Selector:
@@ -1213,7 +1286,7 @@ type ProcessSelector struct {
 
 func (x *ProcessSelector) Reset() {
 	*x = ProcessSelector{}
-	mi := &file_process_process_proto_msgTypes[21]
+	mi := &file_process_process_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1298,7 @@ func (x *ProcessSelector) String() string {
 func (*ProcessSelector) ProtoMessage() {}
 
 func (x *ProcessSelector) ProtoReflect() protoreflect.Message {
-	mi := &file_process_process_proto_msgTypes[21]
+	mi := &file_process_process_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1311,7 @@ func (x *ProcessSelector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessSelector.ProtoReflect.Descriptor instead.
 func (*ProcessSelector) Descriptor() ([]byte, []int) {
-	return file_process_process_proto_rawDescGZIP(), []int{21}
+	return file_process_process_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ProcessSelector) GetSelector() isProcessSelector_Selector {
@@ -1292,7 +1365,7 @@ type PTY_Size struct {
 
 func (x *PTY_Size) Reset() {
 	*x = PTY_Size{}
-	mi := &file_process_process_proto_msgTypes[22]
+	mi := &file_process_process_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1377,7 @@ func (x *PTY_Size) String() string {
 func (*PTY_Size) ProtoMessage() {}
 
 func (x *PTY_Size) ProtoReflect() protoreflect.Message {
-	mi := &file_process_process_proto_msgTypes[22]
+	mi := &file_process_process_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1335,15 +1408,17 @@ func (x *PTY_Size) GetRows() uint32 {
 }
 
 type ProcessEvent_StartEvent struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Pid           uint32                 `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Pid   uint32                 `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
+	// offsets is where the stream begins. It says that output can be asked for again.
+	Offsets       *OutputOffsets `protobuf:"bytes,2,opt,name=offsets,proto3,oneof" json:"offsets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ProcessEvent_StartEvent) Reset() {
 	*x = ProcessEvent_StartEvent{}
-	mi := &file_process_process_proto_msgTypes[24]
+	mi := &file_process_process_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1355,7 +1430,7 @@ func (x *ProcessEvent_StartEvent) String() string {
 func (*ProcessEvent_StartEvent) ProtoMessage() {}
 
 func (x *ProcessEvent_StartEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_process_process_proto_msgTypes[24]
+	mi := &file_process_process_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1378,6 +1453,13 @@ func (x *ProcessEvent_StartEvent) GetPid() uint32 {
 	return 0
 }
 
+func (x *ProcessEvent_StartEvent) GetOffsets() *OutputOffsets {
+	if x != nil {
+		return x.Offsets
+	}
+	return nil
+}
+
 type ProcessEvent_DataEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Output:
@@ -1385,14 +1467,16 @@ type ProcessEvent_DataEvent struct {
 	//	*ProcessEvent_DataEvent_Stdout
 	//	*ProcessEvent_DataEvent_Stderr
 	//	*ProcessEvent_DataEvent_Pty
-	Output        isProcessEvent_DataEvent_Output `protobuf_oneof:"output"`
+	Output isProcessEvent_DataEvent_Output `protobuf_oneof:"output"`
+	// offset is the position of the first byte in its own output.
+	Offset        *uint64 `protobuf:"varint,4,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ProcessEvent_DataEvent) Reset() {
 	*x = ProcessEvent_DataEvent{}
-	mi := &file_process_process_proto_msgTypes[25]
+	mi := &file_process_process_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1404,7 +1488,7 @@ func (x *ProcessEvent_DataEvent) String() string {
 func (*ProcessEvent_DataEvent) ProtoMessage() {}
 
 func (x *ProcessEvent_DataEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_process_process_proto_msgTypes[25]
+	mi := &file_process_process_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1454,6 +1538,13 @@ func (x *ProcessEvent_DataEvent) GetPty() []byte {
 	return nil
 }
 
+func (x *ProcessEvent_DataEvent) GetOffset() uint64 {
+	if x != nil && x.Offset != nil {
+		return *x.Offset
+	}
+	return 0
+}
+
 type isProcessEvent_DataEvent_Output interface {
 	isProcessEvent_DataEvent_Output()
 }
@@ -1488,7 +1579,7 @@ type ProcessEvent_EndEvent struct {
 
 func (x *ProcessEvent_EndEvent) Reset() {
 	*x = ProcessEvent_EndEvent{}
-	mi := &file_process_process_proto_msgTypes[26]
+	mi := &file_process_process_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1500,7 +1591,7 @@ func (x *ProcessEvent_EndEvent) String() string {
 func (*ProcessEvent_EndEvent) ProtoMessage() {}
 
 func (x *ProcessEvent_EndEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_process_process_proto_msgTypes[26]
+	mi := &file_process_process_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1552,7 +1643,7 @@ type ProcessEvent_KeepAlive struct {
 
 func (x *ProcessEvent_KeepAlive) Reset() {
 	*x = ProcessEvent_KeepAlive{}
-	mi := &file_process_process_proto_msgTypes[27]
+	mi := &file_process_process_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +1655,7 @@ func (x *ProcessEvent_KeepAlive) String() string {
 func (*ProcessEvent_KeepAlive) ProtoMessage() {}
 
 func (x *ProcessEvent_KeepAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_process_process_proto_msgTypes[27]
+	mi := &file_process_process_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +1680,7 @@ type StreamInputRequest_StartEvent struct {
 
 func (x *StreamInputRequest_StartEvent) Reset() {
 	*x = StreamInputRequest_StartEvent{}
-	mi := &file_process_process_proto_msgTypes[28]
+	mi := &file_process_process_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1601,7 +1692,7 @@ func (x *StreamInputRequest_StartEvent) String() string {
 func (*StreamInputRequest_StartEvent) ProtoMessage() {}
 
 func (x *StreamInputRequest_StartEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_process_process_proto_msgTypes[28]
+	mi := &file_process_process_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1633,7 +1724,7 @@ type StreamInputRequest_DataEvent struct {
 
 func (x *StreamInputRequest_DataEvent) Reset() {
 	*x = StreamInputRequest_DataEvent{}
-	mi := &file_process_process_proto_msgTypes[29]
+	mi := &file_process_process_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1645,7 +1736,7 @@ func (x *StreamInputRequest_DataEvent) String() string {
 func (*StreamInputRequest_DataEvent) ProtoMessage() {}
 
 func (x *StreamInputRequest_DataEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_process_process_proto_msgTypes[29]
+	mi := &file_process_process_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1676,7 +1767,7 @@ type StreamInputRequest_KeepAlive struct {
 
 func (x *StreamInputRequest_KeepAlive) Reset() {
 	*x = StreamInputRequest_KeepAlive{}
-	mi := &file_process_process_proto_msgTypes[30]
+	mi := &file_process_process_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1688,7 +1779,7 @@ func (x *StreamInputRequest_KeepAlive) String() string {
 func (*StreamInputRequest_KeepAlive) ProtoMessage() {}
 
 func (x *StreamInputRequest_KeepAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_process_process_proto_msgTypes[30]
+	mi := &file_process_process_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1743,20 +1834,25 @@ const file_process_process_proto_rawDesc = "" +
 	"\aprocess\x18\x01 \x01(\v2\x18.process.ProcessSelectorR\aprocess\x12#\n" +
 	"\x03pty\x18\x02 \x01(\v2\f.process.PTYH\x00R\x03pty\x88\x01\x01B\x06\n" +
 	"\x04_pty\"\x10\n" +
-	"\x0eUpdateResponse\"\x87\x04\n" +
+	"\x0eUpdateResponse\"\xf3\x04\n" +
 	"\fProcessEvent\x128\n" +
 	"\x05start\x18\x01 \x01(\v2 .process.ProcessEvent.StartEventH\x00R\x05start\x125\n" +
 	"\x04data\x18\x02 \x01(\v2\x1f.process.ProcessEvent.DataEventH\x00R\x04data\x122\n" +
 	"\x03end\x18\x03 \x01(\v2\x1e.process.ProcessEvent.EndEventH\x00R\x03end\x12?\n" +
-	"\tkeepalive\x18\x04 \x01(\v2\x1f.process.ProcessEvent.KeepAliveH\x00R\tkeepalive\x1a\x1e\n" +
+	"\tkeepalive\x18\x04 \x01(\v2\x1f.process.ProcessEvent.KeepAliveH\x00R\tkeepalive\x1aa\n" +
 	"\n" +
 	"StartEvent\x12\x10\n" +
-	"\x03pid\x18\x01 \x01(\rR\x03pid\x1a]\n" +
+	"\x03pid\x18\x01 \x01(\rR\x03pid\x125\n" +
+	"\aoffsets\x18\x02 \x01(\v2\x16.process.OutputOffsetsH\x00R\aoffsets\x88\x01\x01B\n" +
+	"\n" +
+	"\b_offsets\x1a\x85\x01\n" +
 	"\tDataEvent\x12\x18\n" +
 	"\x06stdout\x18\x01 \x01(\fH\x00R\x06stdout\x12\x18\n" +
 	"\x06stderr\x18\x02 \x01(\fH\x00R\x06stderr\x12\x12\n" +
-	"\x03pty\x18\x03 \x01(\fH\x00R\x03ptyB\b\n" +
-	"\x06output\x1a|\n" +
+	"\x03pty\x18\x03 \x01(\fH\x00R\x03pty\x12\x1b\n" +
+	"\x06offset\x18\x04 \x01(\x04H\x01R\x06offset\x88\x01\x01B\b\n" +
+	"\x06outputB\t\n" +
+	"\a_offset\x1a|\n" +
 	"\bEndEvent\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x11R\bexitCode\x12\x16\n" +
 	"\x06exited\x18\x02 \x01(\bR\x06exited\x12\x16\n" +
@@ -1795,9 +1891,16 @@ const file_process_process_proto_rawDesc = "" +
 	"\x12SendSignalResponse\"G\n" +
 	"\x11CloseStdinRequest\x122\n" +
 	"\aprocess\x18\x01 \x01(\v2\x18.process.ProcessSelectorR\aprocess\"\x14\n" +
-	"\x12CloseStdinResponse\"D\n" +
+	"\x12CloseStdinResponse\"\x92\x01\n" +
 	"\x0eConnectRequest\x122\n" +
-	"\aprocess\x18\x01 \x01(\v2\x18.process.ProcessSelectorR\aprocess\"E\n" +
+	"\aprocess\x18\x01 \x01(\v2\x18.process.ProcessSelectorR\aprocess\x12<\n" +
+	"\vresume_from\x18\x02 \x01(\v2\x16.process.OutputOffsetsH\x00R\n" +
+	"resumeFrom\x88\x01\x01B\x0e\n" +
+	"\f_resume_from\"Q\n" +
+	"\rOutputOffsets\x12\x16\n" +
+	"\x06stdout\x18\x01 \x01(\x04R\x06stdout\x12\x16\n" +
+	"\x06stderr\x18\x02 \x01(\x04R\x06stderr\x12\x10\n" +
+	"\x03pty\x18\x03 \x01(\x04R\x03pty\"E\n" +
 	"\x0fProcessSelector\x12\x12\n" +
 	"\x03pid\x18\x01 \x01(\rH\x00R\x03pid\x12\x12\n" +
 	"\x03tag\x18\x02 \x01(\tH\x00R\x03tagB\n" +
@@ -1832,7 +1935,7 @@ func file_process_process_proto_rawDescGZIP() []byte {
 }
 
 var file_process_process_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_process_process_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_process_process_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_process_process_proto_goTypes = []any{
 	(Signal)(0),                           // 0: process.Signal
 	(*PTY)(nil),                           // 1: process.PTY
@@ -1856,64 +1959,67 @@ var file_process_process_proto_goTypes = []any{
 	(*CloseStdinRequest)(nil),             // 19: process.CloseStdinRequest
 	(*CloseStdinResponse)(nil),            // 20: process.CloseStdinResponse
 	(*ConnectRequest)(nil),                // 21: process.ConnectRequest
-	(*ProcessSelector)(nil),               // 22: process.ProcessSelector
-	(*PTY_Size)(nil),                      // 23: process.PTY.Size
-	nil,                                   // 24: process.ProcessConfig.EnvsEntry
-	(*ProcessEvent_StartEvent)(nil),       // 25: process.ProcessEvent.StartEvent
-	(*ProcessEvent_DataEvent)(nil),        // 26: process.ProcessEvent.DataEvent
-	(*ProcessEvent_EndEvent)(nil),         // 27: process.ProcessEvent.EndEvent
-	(*ProcessEvent_KeepAlive)(nil),        // 28: process.ProcessEvent.KeepAlive
-	(*StreamInputRequest_StartEvent)(nil), // 29: process.StreamInputRequest.StartEvent
-	(*StreamInputRequest_DataEvent)(nil),  // 30: process.StreamInputRequest.DataEvent
-	(*StreamInputRequest_KeepAlive)(nil),  // 31: process.StreamInputRequest.KeepAlive
+	(*OutputOffsets)(nil),                 // 22: process.OutputOffsets
+	(*ProcessSelector)(nil),               // 23: process.ProcessSelector
+	(*PTY_Size)(nil),                      // 24: process.PTY.Size
+	nil,                                   // 25: process.ProcessConfig.EnvsEntry
+	(*ProcessEvent_StartEvent)(nil),       // 26: process.ProcessEvent.StartEvent
+	(*ProcessEvent_DataEvent)(nil),        // 27: process.ProcessEvent.DataEvent
+	(*ProcessEvent_EndEvent)(nil),         // 28: process.ProcessEvent.EndEvent
+	(*ProcessEvent_KeepAlive)(nil),        // 29: process.ProcessEvent.KeepAlive
+	(*StreamInputRequest_StartEvent)(nil), // 30: process.StreamInputRequest.StartEvent
+	(*StreamInputRequest_DataEvent)(nil),  // 31: process.StreamInputRequest.DataEvent
+	(*StreamInputRequest_KeepAlive)(nil),  // 32: process.StreamInputRequest.KeepAlive
 }
 var file_process_process_proto_depIdxs = []int32{
-	23, // 0: process.PTY.size:type_name -> process.PTY.Size
-	24, // 1: process.ProcessConfig.envs:type_name -> process.ProcessConfig.EnvsEntry
+	24, // 0: process.PTY.size:type_name -> process.PTY.Size
+	25, // 1: process.ProcessConfig.envs:type_name -> process.ProcessConfig.EnvsEntry
 	2,  // 2: process.ProcessInfo.config:type_name -> process.ProcessConfig
 	4,  // 3: process.ListResponse.processes:type_name -> process.ProcessInfo
 	2,  // 4: process.StartRequest.process:type_name -> process.ProcessConfig
 	1,  // 5: process.StartRequest.pty:type_name -> process.PTY
-	22, // 6: process.UpdateRequest.process:type_name -> process.ProcessSelector
+	23, // 6: process.UpdateRequest.process:type_name -> process.ProcessSelector
 	1,  // 7: process.UpdateRequest.pty:type_name -> process.PTY
-	25, // 8: process.ProcessEvent.start:type_name -> process.ProcessEvent.StartEvent
-	26, // 9: process.ProcessEvent.data:type_name -> process.ProcessEvent.DataEvent
-	27, // 10: process.ProcessEvent.end:type_name -> process.ProcessEvent.EndEvent
-	28, // 11: process.ProcessEvent.keepalive:type_name -> process.ProcessEvent.KeepAlive
+	26, // 8: process.ProcessEvent.start:type_name -> process.ProcessEvent.StartEvent
+	27, // 9: process.ProcessEvent.data:type_name -> process.ProcessEvent.DataEvent
+	28, // 10: process.ProcessEvent.end:type_name -> process.ProcessEvent.EndEvent
+	29, // 11: process.ProcessEvent.keepalive:type_name -> process.ProcessEvent.KeepAlive
 	9,  // 12: process.StartResponse.event:type_name -> process.ProcessEvent
 	9,  // 13: process.ConnectResponse.event:type_name -> process.ProcessEvent
-	22, // 14: process.SendInputRequest.process:type_name -> process.ProcessSelector
+	23, // 14: process.SendInputRequest.process:type_name -> process.ProcessSelector
 	14, // 15: process.SendInputRequest.input:type_name -> process.ProcessInput
-	29, // 16: process.StreamInputRequest.start:type_name -> process.StreamInputRequest.StartEvent
-	30, // 17: process.StreamInputRequest.data:type_name -> process.StreamInputRequest.DataEvent
-	31, // 18: process.StreamInputRequest.keepalive:type_name -> process.StreamInputRequest.KeepAlive
-	22, // 19: process.SendSignalRequest.process:type_name -> process.ProcessSelector
+	30, // 16: process.StreamInputRequest.start:type_name -> process.StreamInputRequest.StartEvent
+	31, // 17: process.StreamInputRequest.data:type_name -> process.StreamInputRequest.DataEvent
+	32, // 18: process.StreamInputRequest.keepalive:type_name -> process.StreamInputRequest.KeepAlive
+	23, // 19: process.SendSignalRequest.process:type_name -> process.ProcessSelector
 	0,  // 20: process.SendSignalRequest.signal:type_name -> process.Signal
-	22, // 21: process.CloseStdinRequest.process:type_name -> process.ProcessSelector
-	22, // 22: process.ConnectRequest.process:type_name -> process.ProcessSelector
-	22, // 23: process.StreamInputRequest.StartEvent.process:type_name -> process.ProcessSelector
-	14, // 24: process.StreamInputRequest.DataEvent.input:type_name -> process.ProcessInput
-	3,  // 25: process.Process.List:input_type -> process.ListRequest
-	21, // 26: process.Process.Connect:input_type -> process.ConnectRequest
-	6,  // 27: process.Process.Start:input_type -> process.StartRequest
-	7,  // 28: process.Process.Update:input_type -> process.UpdateRequest
-	15, // 29: process.Process.StreamInput:input_type -> process.StreamInputRequest
-	12, // 30: process.Process.SendInput:input_type -> process.SendInputRequest
-	17, // 31: process.Process.SendSignal:input_type -> process.SendSignalRequest
-	19, // 32: process.Process.CloseStdin:input_type -> process.CloseStdinRequest
-	5,  // 33: process.Process.List:output_type -> process.ListResponse
-	11, // 34: process.Process.Connect:output_type -> process.ConnectResponse
-	10, // 35: process.Process.Start:output_type -> process.StartResponse
-	8,  // 36: process.Process.Update:output_type -> process.UpdateResponse
-	16, // 37: process.Process.StreamInput:output_type -> process.StreamInputResponse
-	13, // 38: process.Process.SendInput:output_type -> process.SendInputResponse
-	18, // 39: process.Process.SendSignal:output_type -> process.SendSignalResponse
-	20, // 40: process.Process.CloseStdin:output_type -> process.CloseStdinResponse
-	33, // [33:41] is the sub-list for method output_type
-	25, // [25:33] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	23, // 21: process.CloseStdinRequest.process:type_name -> process.ProcessSelector
+	23, // 22: process.ConnectRequest.process:type_name -> process.ProcessSelector
+	22, // 23: process.ConnectRequest.resume_from:type_name -> process.OutputOffsets
+	22, // 24: process.ProcessEvent.StartEvent.offsets:type_name -> process.OutputOffsets
+	23, // 25: process.StreamInputRequest.StartEvent.process:type_name -> process.ProcessSelector
+	14, // 26: process.StreamInputRequest.DataEvent.input:type_name -> process.ProcessInput
+	3,  // 27: process.Process.List:input_type -> process.ListRequest
+	21, // 28: process.Process.Connect:input_type -> process.ConnectRequest
+	6,  // 29: process.Process.Start:input_type -> process.StartRequest
+	7,  // 30: process.Process.Update:input_type -> process.UpdateRequest
+	15, // 31: process.Process.StreamInput:input_type -> process.StreamInputRequest
+	12, // 32: process.Process.SendInput:input_type -> process.SendInputRequest
+	17, // 33: process.Process.SendSignal:input_type -> process.SendSignalRequest
+	19, // 34: process.Process.CloseStdin:input_type -> process.CloseStdinRequest
+	5,  // 35: process.Process.List:output_type -> process.ListResponse
+	11, // 36: process.Process.Connect:output_type -> process.ConnectResponse
+	10, // 37: process.Process.Start:output_type -> process.StartResponse
+	8,  // 38: process.Process.Update:output_type -> process.UpdateResponse
+	16, // 39: process.Process.StreamInput:output_type -> process.StreamInputResponse
+	13, // 40: process.Process.SendInput:output_type -> process.SendInputResponse
+	18, // 41: process.Process.SendSignal:output_type -> process.SendSignalResponse
+	20, // 42: process.Process.CloseStdin:output_type -> process.CloseStdinResponse
+	35, // [35:43] is the sub-list for method output_type
+	27, // [27:35] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_process_process_proto_init() }
@@ -1940,23 +2046,25 @@ func file_process_process_proto_init() {
 		(*StreamInputRequest_Data)(nil),
 		(*StreamInputRequest_Keepalive)(nil),
 	}
-	file_process_process_proto_msgTypes[21].OneofWrappers = []any{
+	file_process_process_proto_msgTypes[20].OneofWrappers = []any{}
+	file_process_process_proto_msgTypes[22].OneofWrappers = []any{
 		(*ProcessSelector_Pid)(nil),
 		(*ProcessSelector_Tag)(nil),
 	}
-	file_process_process_proto_msgTypes[25].OneofWrappers = []any{
+	file_process_process_proto_msgTypes[25].OneofWrappers = []any{}
+	file_process_process_proto_msgTypes[26].OneofWrappers = []any{
 		(*ProcessEvent_DataEvent_Stdout)(nil),
 		(*ProcessEvent_DataEvent_Stderr)(nil),
 		(*ProcessEvent_DataEvent_Pty)(nil),
 	}
-	file_process_process_proto_msgTypes[26].OneofWrappers = []any{}
+	file_process_process_proto_msgTypes[27].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_process_process_proto_rawDesc), len(file_process_process_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   31,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,137 @@
+package kernel
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/carrel-dev/carrel/internal/guest/interpreter/jupyter"
+)
+
+// interruptTimeout bounds an interrupt by message.
+const interruptTimeout = 2 * time.Second
+
+// notebook is a Jupyter kernel.
+type notebook struct {
+	*process
+	client *jupyter.Client
+	// hooked is whether our module in the kernel sets the environment that comes with a request.
+	hooked bool
+	// setenv writes code that sets variables, for other kernels; nil if the language has none.
+	setenv func(map[string]string) string
+	// byMessage is whether the kernel wants interrupts as messages.
+	byMessage bool
+	base      map[string]string // as last set with setenv
+}
+
+// environment goes in the metadata of a request.
+type environment struct {
+	Base map[string]string `json:"base,omitempty"`
+	Env  map[string]string `json:"env,omitempty"`
+}
+
+// Run runs one cell.
+func (n *notebook) Run(ctx context.Context, c Cell, out Sink) error {
+	r := jupyter.Request{Code: c.Code}
+	if n.hooked && len(c.Base)+len(c.Env) > 0 {
+		r.Metadata = map[string]environment{"carrel": {Base: c.Base, Env: c.Env}}
+	}
+	if !n.hooked {
+		if err := n.environ(ctx, c); err != nil {
+			return err
+		}
+	}
+	return n.ended(n.client.Execute(ctx, r, func(m jupyter.Message) error {
+		e, ok := eventOf(m)
+		if !ok {
+			return nil
+		}
+		return n.stalled(func() error { return out(e) })
+	}))
+}
+
+// environ sets the variables by code of the language. They stay set: such a kernel can't tell a
+// cell's variables from the sandbox's.
+func (n *notebook) environ(ctx context.Context, c Cell) error {
+	vars := maps.Clone(c.Env)
+	if !maps.Equal(n.base, c.Base) {
+		vars = maps.Clone(c.Base)
+		maps.Copy(vars, c.Env)
+	}
+	if n.setenv == nil || len(vars) == 0 {
+		return nil
+	}
+	n.base = c.Base
+	return n.ended(n.client.Execute(ctx, jupyter.Request{Code: n.setenv(vars), Silent: true},
+		func(jupyter.Message) error { return nil }))
+}
+
+// ended makes ErrDied of an error that says that the sockets are closed.
+func (n *notebook) ended(err error) error {
+	if !errors.Is(err, jupyter.ErrGone) {
+		return err
+	}
+	select {
+	case <-n.done:
+	case <-time.After(interruptTimeout): // it closed its sockets and lives on: of no use either
+		n.condemn("it closed its connection to the interpreter")
+	}
+	return ErrDied
+}
+
+// Settle waits until the kernel is idle.
+func (n *notebook) Settle(ctx context.Context) error { return n.ended(n.client.Settle(ctx)) }
+
+// Interrupt interrupts the running cell.
+func (n *notebook) Interrupt() {
+	if !n.byMessage {
+		n.process.Interrupt()
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), interruptTimeout)
+	defer cancel()
+	_ = n.client.Interrupt(ctx) // a kernel that does not answer is killed in the end
+}
+
+// Close ends the kernel.
+func (n *notebook) Close() {
+	n.process.Close()
+	_ = n.client.Close()
+}
+
+// eventOf translates a message of a kernel's output.
+func eventOf(m jupyter.Message) (e Event, ok bool) {
+	if m.Lost > 0 {
+		return Event{Type: Stderr, Text: tooLong}, true
+	}
+	var c struct {
+		Name      string                     `json:"name"`
+		Text      string                     `json:"text"`
+		Count     int                        `json:"execution_count"`
+		Data      map[string]json.RawMessage `json:"data"`
+		EName     string                     `json:"ename"`
+		EValue    string                     `json:"evalue"`
+		Traceback []string                   `json:"traceback"`
+	}
+	if json.Unmarshal(m.Content, &c) != nil {
+		return Event{}, false
+	}
+	switch m.Header.Type {
+	case "stream":
+		if e = (Event{Type: Stdout, Text: c.Text}); c.Name == "stderr" {
+			e.Type = Stderr
+		}
+		return e, c.Text != ""
+	case "execute_input":
+		return Event{Type: Count, N: c.Count}, true
+	case "display_data", "update_display_data", "execute_result":
+		return Event{Type: Result, Main: m.Header.Type == "execute_result", Data: forms(c.Data)}, true
+	case "error":
+		return Event{Type: Error, Name: c.EName, Value: c.EValue,
+			Traceback: strings.Join(c.Traceback, "\n")}, true
+	}
+	return Event{}, false
+}

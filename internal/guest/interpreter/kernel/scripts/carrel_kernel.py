@@ -1,0 +1,165 @@
+"""The start of a Python kernel. Package kernel runs it with a connection file and the names of
+modules to import ahead. If the image has ipykernel, it becomes a Jupyter kernel. Otherwise it runs
+cells by itself (carrel_plain). It says on descriptor 4 which of them it is."""
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+
+CONNECTION, PRELOAD = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ""
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:] = [p for p in sys.path if p != HERE]
+sys.argv = [""]
+
+
+def module(name):
+    """Load one of our modules. Its file may be gone later, so this happens at the start."""
+    import types
+
+    path = os.path.join(HERE, name + ".py")
+    loaded = types.ModuleType(name)
+    with open(path, encoding="utf-8") as f:
+        source = f.read()
+    loaded.__file__ = path
+    sys.modules[name] = loaded
+    exec(compile(source, path, "exec"), loaded.__dict__)
+    return loaded
+
+
+def preload():
+    """Import the modules that most cells use, if the image has them."""
+    for name in filter(None, PRELOAD.split(",")):
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            pass
+
+
+class Environment:
+    """Sets the variables that come with a cell, and puts back those of the cell alone."""
+
+    def __init__(self):
+        self.base = {}
+        self.before = {}
+
+    def enter(self, base, env):
+        self.leave()  # a cell that was killed half way has not left
+        if base is not None and base != self.base:
+            os.environ.update({k: v for k, v in base.items() if self.base.get(k) != v})
+            self.base = base
+        for name, value in (env or {}).items():
+            self.before[name] = os.environ.get(name)
+            os.environ[name] = value
+
+    def leave(self):
+        for name, value in self.before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        self.before = {}
+
+
+MOST_FORM = 64 << 20  # the longest form of a value; the interpreter takes no longer ones
+
+
+def fit(data):
+    """Leave out the forms of a value that are too long, before they are copied on their way."""
+    for mime in [m for m, v in data.items() if isinstance(v, (str, bytes)) and len(v) > MOST_FORM]:
+        del data[mime]
+        print("carrel: a result of more than 64 MiB was left out", file=sys.stderr, flush=True)
+
+
+def bound_values(session):
+    """Make a session leave out values that are too long."""
+    send = session.send
+
+    def bounded(stream, message, content=None, *args, **kwargs):
+        body = message.get("content") if isinstance(message, dict) else content
+        if isinstance(body, dict) and isinstance(body.get("data"), dict):
+            fit(body["data"])
+        return send(stream, message, content, *args, **kwargs)
+
+    session.send = bounded
+
+
+def bound_output():
+    """Make a program that prints without end wait for its reader.
+
+    Output is buffered in the kernel's memory until a thread has sent it. After each MiB, the printing
+    thread waits for that one."""
+    from ipykernel.iostream import OutStream
+
+    step = 1 << 20
+    write = OutStream.write
+
+    def bounded(self, text):
+        written = write(self, text)
+        self._carrel_unsent = getattr(self, "_carrel_unsent", 0) + len(text)
+        if self._carrel_unsent > step:
+            self._carrel_unsent = 0
+            self.flush()
+        return written
+
+    OutStream.write = bounded
+
+
+def jupyter():
+    import zmq
+    from ipykernel.kernelapp import IPKernelApp
+
+    class Blocking:
+        """A context whose publishers wait for a slow subscriber. ZeroMQ's own drop messages."""
+
+        def __init__(self, context):
+            self.context = context
+
+        def socket(self, kind):
+            if kind == zmq.PUB:
+                kind = zmq.XPUB
+            made = self.context.socket(kind)
+            if kind == zmq.XPUB:
+                made.setsockopt(zmq.XPUB_NODROP, 1)
+            return made
+
+        def __getattr__(self, name):
+            return getattr(self.context, name)
+
+    class App(IPKernelApp):
+        def init_iopub(self, context):
+            super().init_iopub(Blocking(context))
+
+    app = App.instance()
+    app.initialize(["-f", CONNECTION, "--HistoryManager.enabled=False", "--log-level=ERROR"])
+    bound_output()
+    bound_values(app.session)
+    shell, environment = app.shell, Environment()
+
+    def before(info=None):
+        try:
+            parent = app.kernel.get_parent("shell")
+        except TypeError:  # ipykernel before 6 has one parent only
+            parent = app.kernel.get_parent()
+        found = (parent.get("metadata") or {}).get("carrel") or {}
+        environment.enter(found.get("base"), found.get("env"))
+
+    shell.events.register("pre_run_cell", before)
+    shell.events.register("post_run_cell", lambda result=None: environment.leave())
+    module("carrel_charts").install(shell.display_formatter)
+    preload()
+    os.write(4, json.dumps({"type": "ready", "protocol": "jupyter"}).encode() + b"\n")
+    os.close(3)
+    os.close(4)
+    app.start()
+
+
+if __name__ == "__main__":
+    if importlib.util.find_spec("ipykernel"):
+        jupyter()
+    else:
+        module("carrel_charts")
+        plain = module("carrel_plain")
+        preload()
+        plain.main(Environment(), fit)

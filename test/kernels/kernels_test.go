@@ -1,0 +1,72 @@
+// Package kernels drives E2B's own packages for code interpreters, unmodified and from the
+// registries, against sandboxes of the template code-interpreter-v1 of a real daemon (bin/carrel).
+package kernels
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/carrel-dev/carrel/internal/testenv"
+	"github.com/carrel-dev/carrel/test/aptmirror"
+	"github.com/carrel-dev/carrel/test/daemontest"
+)
+
+// suiteTime bounds one package's tests.
+const suiteTime = 15 * time.Minute
+
+// TestPackages runs both packages' tests in both tiers of real processes. Only gvisor keeps memory.
+// The directory CARREL_KERNELS holds what can be used again: the packages and the template.
+func TestPackages(t *testing.T) {
+	testenv.Long(t, "makes a template of 660 packages")
+	dir := os.Getenv("CARREL_KERNELS")
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	python, node := packages(t, dir)
+	mirror := aptmirror.Serve(t, "code-interpreter-v1")
+	for _, tier := range []struct{ name, memory string }{{"gvisor", "true"}, {"ns", "false"}} {
+		t.Run(tier.name, func(t *testing.T) {
+			d := daemontest.Start(t, "--default-tier", tier.name, "--debian-mirror", mirror,
+				"--cache-dir", filepath.Join(dir, "cache"))
+			for _, args := range [][]string{python, node} {
+				ctx, cancel := context.WithTimeout(t.Context(), suiteTime)
+				defer cancel()
+				cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+				cmd.Env = append(os.Environ(), "E2B_API_URL="+d.URL, "E2B_SANDBOX_URL="+d.URL,
+					"E2B_API_KEY="+d.Key, "MEMORY="+tier.memory)
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Errorf("%v: %v\n%s", args, err, out)
+				}
+			}
+		})
+	}
+}
+
+// packages installs both packages and returns the commands of their tests.
+func packages(t *testing.T, dir string) (python, node []string) {
+	t.Helper()
+	_, err := exec.LookPath("node")
+	testenv.Need(t, "node", err)
+	_, err = exec.LookPath("python3")
+	testenv.Need(t, "python", err)
+	venv := filepath.Join(dir, "clients")
+	for _, args := range [][]string{
+		{"npm", "ci", "--prefix", "js", "--silent"},
+		{"python3", "-m", "venv", venv},
+		{filepath.Join(venv, "bin/pip"), "install", "--quiet", "-r", "python/requirements.txt"},
+	} {
+		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+	}
+	return []string{filepath.Join(venv, "bin/python"), "-m", "unittest", "-v", "python/test_kernels.py"},
+		[]string{"node", "--test", "--test-timeout=300000", "js/kernels.test.mjs"}
+}
