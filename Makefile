@@ -4,9 +4,11 @@
 #   make test      every test, installing what it needs (CARREL_REQUIRE names what may not be missing). It goes on when a part
 #                  fails, and ends with one line for each part. "make lint", "make unit" and so on run one part alone.
 #   make check     the same; what CI runs
+#   make test-matrix  some twenty versions of E2B's clients against one daemon
 #   make test-all  the heavy matrices too, and both commands on a bare Debian
 #   make chaos     damage real daemons for DURATION (10m) and check that nothing acknowledged is lost; SEED=, TRIALS=kill,power
 #                  and MUTANTS=false choose what runs
+#   make kernels   the code interpreter: its kernels, and E2B's own packages for it
 #   make bench     the side-by-side measurements (BENCH="create exec --quick" for some)
 #   make build     bin/carrel and what it carries
 #   make dist      packages, archives, an image, checksums and bills of materials in bin/dist
@@ -18,7 +20,7 @@ VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo 
 LDFLAGS     := -s -w -X github.com/carrel-dev/carrel/internal/version.Version=$(VERSION)
 GOBUILD     := $(GO) build -ldflags '$(LDFLAGS)'
 GUEST_IMAGE := internal/guest/guestbin/assets/guest.erofs
-GUEST_SRC   := $(shell find cmd/carrel-guest cmd/carrel-sudo internal/guest internal/bundle internal/tools/guestimage internal/version internal/rest -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
+GUEST_SRC   := $(shell find cmd/carrel-guest cmd/carrel-sudo internal/guest internal/bundle internal/tools/guestimage internal/version internal/rest \( -name '*.go' -o -path '*/scripts/*' \) -not -name '*_test.go' 2>/dev/null) go.mod go.sum
 BOX_STAGE   := internal/box/stagebin/assets/carrel-box
 BOX_SRC     := $(shell find cmd/carrel-box internal/box internal/linux internal/reexec internal/run internal/settings internal/policy internal/refusal internal/driver/driver.go -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
 SENTRY      := internal/driver/gvisor/sentrybin/assets/carrel-sentry.zst
@@ -46,7 +48,7 @@ REAL        := ./internal/driver/gvisor ./test/crash ./test/fulldisk ./test/upgr
 	./test/chaos ./test/build ./test/builtin ./test/datadir ./test/registry ./local ./internal/driver/sim ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./internal/linux/cell ./internal/tools ./internal/tools/licenses
 PLAIN        = $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|shell/test|shell/internal)(/|$$)' | grep -v 'carrel-dev/carrel/bench' | grep -vE '/(internal/box$$|shell/codemode|shell/tools/(script|sqlite|git|data))')
 
-.PHONY: chaos play dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim
+.PHONY: test-matrix chaos kernels play dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim
 
 build: bin/carrel bin/carrel-guest bin/carrel-sudo bin/carrel-box bin/carrel-sentry
 
@@ -130,7 +132,16 @@ DURATION ?= 10m
 SEED     ?= 0
 MUTANTS  ?= true
 chaos: build bin/s3server need-sdk
-	$(GOTEST) -v -timeout 0 -run '^Test(Oracle|Leaks|Mutants|Chaos)$$' ./test/chaos -duration $(DURATION) -seed $(SEED) -trials '$(TRIALS)' -mutants=$(MUTANTS)
+	$(GOTEST) -v -timeout 0 -run '^Test(Oracle|Leaks|GivesUp|Mutants|Chaos)$$' ./test/chaos -duration $(DURATION) -seed $(SEED) -trials '$(TRIALS)' -mutants=$(MUTANTS)
+
+# The code interpreter: its kernels on this machine, and E2B's own packages against the template, in gvisor and ns. What is
+# installed and made stays in bin/kernels for the next time.
+KERNELS  := ipykernel==7.4.0 matplotlib==3.11.2 pandas==3.1.1
+kernels: build
+	@[ -x bin/kernels/bin/pip ] || python3 -m venv bin/kernels
+	bin/kernels/bin/pip install --quiet $(KERNELS)
+	CARREL_KERNELS=$(CURDIR)/bin/kernels CARREL_REQUIRE=$(CARREL_REQUIRE),ipykernel $(GOTEST) -v -timeout 60m \
+		./internal/guest/interpreter/... ./test/kernels
 
 # Everything that is released, for all systems, in bin/dist. DIST="-platforms linux/amd64" makes one alone.
 # A version is the last tag's; between tags it is the next one's, with the commit's time.
@@ -220,6 +231,10 @@ sim: need-sim play $(PYTHON)
 
 sdk: need-sdk build
 	$(GOTEST) -timeout 20m ./test/sdk
+
+# About twenty versions of E2B's clients, each installed and run against one daemon. It takes some minutes.
+test-matrix: need-sdk build
+	CARREL_MATRIX=1 $(GOTEST) -v -timeout 60m ./test/matrix
 
 test-all:
 	+@internal/tools/parts.sh $(PARTS) cross-build packages everything bare

@@ -30,7 +30,7 @@ var floors = []struct {
 		"internal/version", "internal/testenv", "internal/datadir", "internal/linux",
 		"internal/failpoint", "internal/pki",
 		"internal/refusal", "internal/gitdir", "internal/pool", "internal/admission", "internal/trace", "internal/rest", "internal/notices", "internal/openapi",
-		"internal/reserve", "internal/shortage",
+		"internal/reserve", "internal/shortage", "internal/readiness",
 	}},
 	{2, []string{
 		"internal/driver", "internal/driver/drivertest", "internal/driver/hosted", "internal/guest", "internal/image", "internal/state",
@@ -40,8 +40,8 @@ var floors = []struct {
 	}},
 	{3, []string{
 		"internal/driver/sim", "internal/driver/gvisor", "internal/driver/ns", "internal/seatbelt", "internal/guest/agent", "internal/guest/oshost",
-		"internal/guest/sudo", "internal/guest/guestbin", "internal/wire",
-		"internal/image/store", "internal/image/erofs", "internal/image/archive", "internal/image/registry", "internal/image/hostbase", "internal/image/ocitar",
+		"internal/guest/sudo", "internal/guest/guestbin", "internal/guest/interpreter", "internal/wire",
+		"internal/image/store", "internal/image/erofs", "internal/image/archive", "internal/image/registry", "internal/image/hostbase", "internal/image/ocitar", "internal/image/stargz",
 		"internal/state/sqlite", "internal/state/memory",
 		"internal/snapshot/disk", "internal/snapshot/apart", "internal/snapshot/s3",
 		"internal/snapshot/store",
@@ -60,6 +60,9 @@ var siblings = map[string][]string{
 	"internal/driver/sim": {"internal/guest/agent"},
 	// oshost is the agent's System on the real operating system.
 	"internal/guest/oshost": {"internal/guest/agent"},
+	// The code interpreter is one part: the server, its kernels, and the protocols of Jupyter's.
+	"internal/guest/interpreter/jupyter": {"internal/guest/interpreter/zmtp"},
+	"internal/guest/interpreter/kernel":  {"internal/guest/interpreter/jupyter"},
 	// The image packages are one part: a store, its sources and its format.
 	"internal/image/store":    {"internal/image"},
 	"internal/image/archive":  {"internal/image"},
@@ -83,7 +86,7 @@ var confined = map[string][]string{
 	"modernc.org/sqlite":                     {"internal/state/sqlite", "shell/tools/sqlite"},
 	"k8s.io/client-go":                       {"internal/driver/kube"},
 	"github.com/erofs/go-erofs":              {"internal/image", "internal/tools/guestimage"},
-	"github.com/google/go-containerregistry": {"internal/image", "internal/tools/dist"},
+	"github.com/google/go-containerregistry": {"internal/image", "internal/tools/dist", "test/daemontest"},
 	"github.com/mikelolasagasti/xz":          {"internal/image/debian"},
 	"github.com/ProtonMail/go-crypto":        {"internal/tools/debianpins"},
 	"github.com/minio/minio-go":              {"internal/snapshot/s3"},
@@ -92,7 +95,7 @@ var confined = map[string][]string{
 	"github.com/caddyserver/certmagic":       {"internal/certs"},
 	"golang.org/x/crypto/ssh":                {"internal/sshdoor", "internal/cli"},
 	"github.com/pkg/sftp":                    {"internal/sshdoor"},
-	"github.com/moby/buildkit":               {"internal/build/dockerfile"},
+	"github.com/moby/buildkit":               {"internal/build"},
 	"github.com/moby/patternmatcher":         {"internal/build"},
 	"github.com/tetratelabs/wazero":          {"shell/tools/script"},
 	"github.com/modelcontextprotocol/go-sdk": {"shell/codemode", "internal/run/simshell"},
@@ -101,7 +104,7 @@ var confined = map[string][]string{
 	"github.com/go-git/go-git":               {"shell/tools/git"},
 	"github.com/JohannesKaufmann":            {"shell/tools/data"},
 	"go.opentelemetry.io":                    {"internal/trace/otlp"},
-	"os/exec":                                {"internal/driver", "internal/guest/oshost", "internal/keeper", "internal/linux", "internal/box", "internal/run", "internal/cli", "internal/tools", "cmd", "internal/bench", "bench", "test", "internal/image", "internal/snapshot/s3/s3test", "shell/internal"},
+	"os/exec":                                {"internal/driver", "internal/guest/oshost", "internal/guest/interpreter/kernel", "internal/keeper", "internal/linux", "internal/box", "internal/run", "internal/cli", "internal/tools", "cmd", "internal/bench", "bench", "test", "internal/image", "internal/snapshot/s3/s3test", "shell/internal"},
 }
 
 // TestFloors fails when a package imports something above it, a sibling that is

@@ -2,6 +2,7 @@ package carrel
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"strings"
 )
@@ -72,6 +73,17 @@ func CallerOf(ctx context.Context) Caller {
 		return c
 	}
 	return Local()
+}
+
+// TeamID returns the ID that E2B's clients know a project by: a UUID. They send it back where they
+// name a project.
+func TeamID(project string) string {
+	if project == DefaultProject {
+		return "00000000-0000-8000-8000-000000000001"
+	}
+	h := sha256.Sum256([]byte("team\x00" + project))
+	h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80 // version 8 (our own), variant of RFC 9562
+	return fmt.Sprintf("%x-%x-%x-%x-%x", h[0:4], h[4:6], h[6:8], h[8:10], h[10:16])
 }
 
 // CheckProject says what is wrong with a project's name, with an Error of kind Invalid.

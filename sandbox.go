@@ -97,6 +97,10 @@ type CreateOptions struct {
 	// Insecure leaves the guest open to anyone who can reach the gateway, as E2B's v1 API does for
 	// secure=false. By default the guest demands an access token.
 	Insecure bool `json:"insecure,omitempty"`
+	// IdempotencyKey makes it safe to send one creation several times. The first one with a key
+	// makes the sandbox; the others of the project get the same sandbox, or wait for it. "" is none.
+	// See [CheckIdempotencyKey].
+	IdempotencyKey string `json:"idempotencyKey,omitempty"`
 }
 
 // Sandbox is the service's knowledge of one sandbox at one moment.
@@ -208,6 +212,18 @@ const (
 	EndLost        EndReason = "lost"          // gone while the daemon was away
 )
 
+// ProjectMetric is how many sandboxes of one project ran at one time.
+type ProjectMetric struct {
+	Time    time.Time `json:"time"`
+	Running int       `json:"running"`
+	// StartRate is the number of sandboxes that were created or resumed each second since the
+	// metric before.
+	StartRate float64 `json:"startRate"`
+}
+
+// Busy reports whether anything ran or started.
+func (m ProjectMetric) Busy() bool { return m.Running > 0 || m.StartRate > 0 }
+
 // Event is one thing that happened. The events of all sandboxes have one common order.
 type Event struct {
 	Seq     int64             `json:"seq"`
@@ -248,6 +264,8 @@ type Template struct {
 	// Golden is the state of that snapshot: "", "making", "ready", or the reason why it failed.
 	Golden  string `json:"golden,omitempty"`
 	BuiltIn bool   `json:"builtIn,omitempty"`
+	// StandIn names the built-in template whose image this one has until its own is made.
+	StandIn string `json:"standIn,omitempty"`
 	// Project owns the template; "" for a built-in one.
 	Project string `json:"project,omitempty"`
 	// Public lets every project make sandboxes from it.

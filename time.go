@@ -184,6 +184,9 @@ type ForkOptions struct {
 	// Timeout is the timeout of each fork. 0 means the service's default; but if the parent is
 	// paused at its timeout, it means the parent's.
 	Timeout time.Duration `json:"timeout,omitempty"`
+	// FilesOnly begins the forks with the files alone. Their first process boots anew, and the
+	// parent's memory is not written.
+	FilesOnly bool `json:"filesOnly,omitempty"`
 }
 
 // ForkResult is one fork, or the reason why it could not be made.

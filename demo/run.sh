@@ -53,7 +53,7 @@ echo "listening on $url"
 step "2. E2B's SDK from the registry, unmodified"
 (cd demo && npm ci --silent --no-progress)
 echo "e2b $(node -p 'require("./demo/node_modules/e2b/package.json").version')"
-echo "(the first sandbox waits for the base template: this machine's tools, packed once)"
+echo "(the first sandbox waits for its template: this machine's tools, packed once, unless you made base)"
 "$carrel" --data-dir "$work/data" template inspect base >/dev/null
 
 step "3. a real job"

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/carrel-dev/carrel"
@@ -103,6 +104,7 @@ func (a *Authenticator) Caller(r *http.Request) (carrel.Caller, error) {
 		return carrel.Caller{}, &carrel.Error{Kind: carrel.Unauthenticated, Err: errors.New("authorization header is missing"),
 			Hint: "send the API key in the header X-API-KEY; " + hintKey}
 	}
+	var err error
 	c, ok := a.find(key)
 	if !ok {
 		unknown := errUnknownKey
@@ -112,7 +114,32 @@ func (a *Authenticator) Caller(r *http.Request) (carrel.Caller, error) {
 		return carrel.Caller{}, &carrel.Error{Kind: carrel.Unauthenticated, Err: unknown,
 			Hint: "this is not the daemon's API key; " + hintKey}
 	}
+	if c, err = ofHost(c, r.Host); err != nil {
+		return carrel.Caller{}, err
+	}
 	return actFor(c, r.Header.Values(headerTenant))
+}
+
+// ofHost returns the caller that c becomes by the name of the host. E2B's SDKs have settings for a
+// project and a region. With both, they send requests to api.PROJECT.prj.REGION.DOMAIN. There is
+// one region here, so its name does not matter. The project must be the caller's own, by its name
+// or as the ID of its team. An administrator's key may name any project.
+func ofHost(c carrel.Caller, host string) (carrel.Caller, error) {
+	name := strings.ToLower((&url.URL{Host: host}).Hostname())
+	labels := strings.SplitN(name, ".", 5)
+	if len(labels) < 5 || labels[0] != "api" || labels[2] != "prj" {
+		return c, nil
+	}
+	project := labels[1]
+	if project == strings.ToLower(c.Project) || project == carrel.TeamID(c.Project) {
+		return c, nil
+	}
+	c, err := actFor(c, []string{project})
+	if ce, ok := errors.AsType[*carrel.Error](err); ok {
+		ce.Field = "Host"
+		ce.Hint = "unset E2B_PROJECT_ID, or set it to the key's project"
+	}
+	return c, err
 }
 
 // Shown returns the API key in a request; "" for none.

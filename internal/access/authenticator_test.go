@@ -127,3 +127,33 @@ func BenchmarkCaller(b *testing.B) {
 		}
 	}
 }
+
+// TestCallerOfHost checks the project that a host of E2B's form names.
+func TestCallerOfHost(t *testing.T) {
+	for name, c := range map[string]struct {
+		key, host string
+		project   string
+		kind      carrel.Kind
+	}{
+		"no project": {memberSecret, "api.example.com", "team", ""},
+		"its own":    {memberSecret, "api.team.prj.eu-1.example.com:8443", "team", ""},
+		"its own, as a team": {memberSecret,
+			"API." + carrel.TeamID("team") + ".prj.us.example.com", "team", ""},
+		"another": {memberSecret, "api.other.prj.eu-1.example.com", "",
+			carrel.Forbidden},
+		"another's team": {memberSecret,
+			"api." + carrel.TeamID("other") + ".prj.eu.example.com", "", carrel.Forbidden},
+		"any, for an admin":     {adminSecret, "api.other.prj.eu-1.example.com", "other", ""},
+		"no project's name":     {adminSecret, "api.a$b.prj.eu-1.example.com", "", carrel.Invalid},
+		"not quite of the form": {memberSecret, "api.other.prj.example", "team", ""},
+		"of a sandbox's form":   {memberSecret, "x.other.prj.eu.example.com", "team", ""},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Host = c.host
+		r.Header.Set("X-API-KEY", c.key)
+		got, err := twoKeys().Caller(r)
+		if carrel.KindOf(err) != c.kind || err == nil && got.Project != c.project {
+			t.Errorf("%s: %+v %v", name, got, err)
+		}
+	}
+}

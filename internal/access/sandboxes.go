@@ -146,3 +146,16 @@ func failed[T any](err error) iter.Seq2[T, error] {
 		yield(none, err)
 	}
 }
+
+// Counts counts the sandboxes of the caller's own project.
+type Counts struct{ *Service }
+
+// ProjectMetrics returns the counts of the last hour, oldest first. A zero time is no bound.
+func (s Counts) ProjectMetrics(
+	ctx context.Context, from, to time.Time) ([]carrel.ProjectMetric, error) {
+	c, _, err := s.user(ctx, "count sandboxes")
+	if err != nil {
+		return nil, err
+	}
+	return s.opts.Core.ProjectMetrics(c.Project, from, to), nil
+}

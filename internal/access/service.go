@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/carrel-dev/carrel"
 )
@@ -34,6 +35,8 @@ type Core interface {
 	ResolveTemplate(ctx context.Context, op string, ref carrel.TemplateRef) (carrel.Template, carrel.SnapshotID, error)
 	// SnapshotProject returns the project of a snapshot, also of one on another machine.
 	SnapshotProject(ctx context.Context, id carrel.SnapshotID) (project string, known bool)
+	// ProjectMetrics counts a project's sandboxes over the last hour.
+	ProjectMetrics(project string, from, to time.Time) []carrel.ProjectMetric
 	Close() error
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/image"
 )
 
 // resolve asks the core what a text means to the caller. The core passes over everything that the
@@ -105,19 +106,41 @@ func (s *Service) ImportTemplate(ctx context.Context, name string, archive io.Re
 	return s.opts.Core.ImportTemplate(ctx, name, archive, progress)
 }
 
+const opPull = "pull template"
+
+// mayMake checks that a caller may make a built-in template. Base is every project's default, and
+// what has been made takes the place of its stand-in. So only an administrator may make it.
+func mayMake(c carrel.Caller, name, from string) error {
+	ref, err := carrel.ParseTemplateRef(name)
+	if err != nil || from != "" || ref.Name() != image.Base || c.Role == carrel.RoleAdmin {
+		return nil // the core judges names
+	}
+	return &carrel.Error{Op: opPull, Kind: carrel.Forbidden, Field: "name",
+		Err: errors.New("base is the default of every project, and only an administrator makes it"),
+		Hint: "ask one to run 'carrel template get base', or make a template of your own: " +
+			"carrel template get python"}
+}
+
 // PullTemplate implements carrel.Templates.
-func (s *Service) PullTemplate(ctx context.Context, name, image string, progress func(carrel.Progress)) (carrel.Template, error) {
-	_, ctx, err := s.user(ctx, "pull template")
+func (s *Service) PullTemplate(ctx context.Context, name, ref string,
+	progress func(carrel.Progress)) (carrel.Template, error) {
+	c, ctx, err := s.user(ctx, opPull)
+	if err == nil {
+		err = mayMake(c, name, ref)
+	}
 	if err != nil {
 		return carrel.Template{}, err
 	}
-	return s.opts.Core.PullTemplate(ctx, name, image, progress)
+	return s.opts.Core.PullTemplate(ctx, name, ref, progress)
 }
 
 // PullImage implements carrel.Registries.
 func (s *Service) PullImage(ctx context.Context, name string, opts carrel.PullOptions,
 	progress func(carrel.Progress)) (carrel.Template, error) {
-	_, ctx, err := s.user(ctx, "pull template")
+	c, ctx, err := s.user(ctx, opPull)
+	if err == nil {
+		err = mayMake(c, name, opts.Image)
+	}
 	if err != nil {
 		return carrel.Template{}, err
 	}

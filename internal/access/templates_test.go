@@ -57,6 +57,15 @@ func (c *trusting) UpdateTemplate(_ context.Context, id string, _ carrel.Templat
 	c.got = id
 	return carrel.Template{}, nil
 }
+func (c *trusting) PullImage(_ context.Context, name string, _ carrel.PullOptions,
+	_ func(carrel.Progress)) (carrel.Template, error) {
+	c.got = name
+	return carrel.Template{}, nil
+}
+func (c *trusting) PullTemplate(ctx context.Context, name, image string,
+	progress func(carrel.Progress)) (carrel.Template, error) {
+	return c.PullImage(ctx, name, carrel.PullOptions{Image: image}, progress)
+}
 func (c *trusting) DeleteTemplate(_ context.Context, id string) error {
 	c.got = id
 	return nil
@@ -113,5 +122,34 @@ func TestTemplateRefs(t *testing.T) {
 	core := &trusting{}
 	if _, err := New(Options{Core: core}).Create(as(member("a")), carrel.CreateOptions{}); err != nil || core.got != "" {
 		t.Errorf("the default: %q, %v", core.got, err)
+	}
+}
+
+// TestMakeBase shows that only an administrator has base made, whatever it is called.
+func TestMakeBase(t *testing.T) {
+	admin := carrel.Caller{Key: "k", Project: "a", Role: carrel.RoleAdmin}
+	for _, c := range []struct {
+		name, image string
+		who         carrel.Caller
+		may         bool
+	}{
+		{"base", "", admin, true}, {"base", "", member("a"), false},
+		{"base:latest", "", member("a"), false}, {"base:default", "", member("a"), false},
+		{"python", "", member("a"), true}, {"host", "", member("a"), true},
+		{"base", "img", member("a"), true}, // the core refuses the name
+	} {
+		core := &trusting{}
+		s := New(Options{Core: core})
+		_, pulled := s.PullTemplate(as(c.who), c.name, c.image, nil)
+		_, imaged := s.PullImage(as(c.who), c.name, carrel.PullOptions{Image: c.image}, nil)
+		for _, err := range []error{pulled, imaged} {
+			if c.may && (err != nil || core.got != c.name) {
+				t.Errorf("%s of %q: %v, the core got %q", c.name, c.image, err, core.got)
+			}
+			if !c.may && (carrel.KindOf(err) != carrel.Forbidden || core.got != "" ||
+				carrel.HintOf(err) == "") {
+				t.Errorf("%s: %v, the core got %q", c.name, err, core.got)
+			}
+		}
 	}
 }

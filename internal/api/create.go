@@ -33,6 +33,17 @@ type createBody struct {
 	} `json:"iam"`
 }
 
+// headerIdempotency is the header of E2B's clients for a creation that they may send again.
+const headerIdempotency = "Idempotency-Key"
+
+// keyReused gives an error E2B's own code.
+func keyReused(err error) error {
+	p := tell(carrel.Conflict, "%s: %s", headerIdempotency, err)
+	p.body.Field, p.body.Hint, p.body.ErrorCode = headerIdempotency, carrel.HintOf(err),
+		"idempotency_request_mismatch"
+	return p
+}
+
 func (s *Server) createV1(w http.ResponseWriter, r *http.Request) error {
 	return s.create(w, r, timeoutV1, true)
 }
@@ -59,8 +70,12 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, defaultTimeout i
 	if err != nil {
 		return err
 	}
+	opts.IdempotencyKey = r.Header.Get(headerIdempotency)
 	sb, err := s.opts.Service.Create(r.Context(), opts)
 	if err != nil {
+		if errors.Is(err, carrel.ErrKeyReused) {
+			return keyReused(err)
+		}
 		if carrel.KindOf(err) == carrel.NotFound {
 			return templateNotFound(*body.TemplateID)
 		}

@@ -11,25 +11,30 @@
 //	POST   /sandboxes/{id}/connect   and /v2/…                   attach, and wake a paused one (200 ran, 201 resumed); the timeout is only ever extended
 //	POST   /sandboxes/{id}/pause     body: {memory}              204; 409 when it is paused
 //	POST   /sandboxes/{id}/resume                                deprecated; 409 when it runs
-//	POST   /sandboxes/{id}/fork      body: {count, timeout}      a list of {sandbox} or {error}
+//	POST   /sandboxes/{id}/fork      body: {count, timeout}      a list of {sandbox} or {error}; 15 s, at most 100
+//	POST   /v2/sandboxes/{id}/fork   body: {count, timeout, memory}   the same; 300 s; memory: false keeps the files only
 //	POST   /sandboxes/{id}/snapshots body: {name}                {snapshotID, names}; an ID or name may stand for a template's (see carrel.TemplateRef)
 //	GET    /snapshots?sandboxID&name&limit&nextToken             requested ones, newest first; DELETE /templates/{id} removes one whose name no template has
 //	POST   /sandboxes/{id}/timeout   /refreshes                  set, or extend, the end
 //	PUT    /sandboxes/{id}/network                               replace the egress rules
 //	GET    /sandboxes/{id}/metrics   /sandboxes/metrics          resource use of sandboxes
 //	GET    /sandboxes/{id}/logs      /v2/sandboxes/{id}/logs     events of one sandbox
-//	GET    /templates  /v2/templates  /templates/{id}  /templates/aliases/{alias}   DELETE /templates/{id}
+//	GET    /templates  /v2/templates?limit&nextToken  /default-templates  /templates/{id}  /templates/aliases/{alias}   DELETE /templates/{id}
 //	POST   /v2/templates  /v3/templates                          begin a template; POST /v2/templates/{id}/builds/{build} starts it
 //	GET    /templates/{id}/files/{hash}                          where to upload the files of a COPY
 //	GET    /templates/{id}/builds/{build}/status?logsOffset&limit&level   GET /templates/{id}/builds/{build}/logs?cursor&limit&direction&level
 //	POST   /templates/tags  DELETE /templates/tags  GET /templates/{id}/tags   PATCH /templates/{id}  PATCH /v2/templates/{id}
 //	GET    /secrets?limit&nextToken  POST /secrets               the public data of secrets, by name; POST /secrets/{secretID} replaces a value
 //	GET    /secrets/{secretID}   DELETE /secrets/{secretID}      by ID or name
-//	GET    /teams                                                the only team
+//	GET    /templates/{id}/tags/count   …/tags/exists?tag   …/tags/groups?tagsLimit&assignmentLimit&tagsCursor&search&sort   …/tags/{tag}/assignments?cursor&limit
+//	GET    /teams                                                the only team: the project of the key
+//	GET    /teams/{team}/metrics?start&end   …/metrics/max?metric   its sandboxes, counted over the last hour
+//	GET    /docs/api/cli?next                                    the page of "e2b auth login"; see LoginPath
 //	GET    /health                                               204 once ready; the only route without a key
 //
 // Every error is {"code": int, "message": string} with the status as code: the SDKs read the body's
-// code, not the status. Where Carrel knows more, it adds the fields "kind", "field", "hint" and
+// code, not the status. A creation with the header Idempotency-Key may be sent again and makes no
+// second sandbox. Where Carrel knows more, it adds the fields "kind", "field", "hint" and
 // "id". Routes for features of E2B that this build does not have (volumes, …)
 // answer 501 with a sentence that says so. They never succeed silently.
 //

@@ -34,13 +34,15 @@ var statuses = map[carrel.Kind]int{
 
 // errorBody is E2B's error body, with Carrel's additions.
 type errorBody struct {
-	Code    int         `json:"code"`
-	Message string      `json:"message"`
-	Kind    carrel.Kind `json:"kind,omitempty"`
-	Op      string      `json:"op,omitempty"`
-	ID      carrel.ID   `json:"id,omitempty"`
-	Field   string      `json:"field,omitempty"`
-	Hint    string      `json:"hint,omitempty"`
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+	// ErrorCode is E2B's word for the reason, where its clients know one.
+	ErrorCode string      `json:"error_code,omitempty"`
+	Kind      carrel.Kind `json:"kind,omitempty"`
+	Op        string      `json:"op,omitempty"`
+	ID        carrel.ID   `json:"id,omitempty"`
+	Field     string      `json:"field,omitempty"`
+	Hint      string      `json:"hint,omitempty"`
 	// RetryAfter is the value of the Retry-After header, in seconds.
 	RetryAfter int `json:"retryAfter,omitempty"`
 	// Cause is the message without the operation, sandbox and field above. Package client restores

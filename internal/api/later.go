@@ -20,7 +20,7 @@ func later(field, what string) *problem {
 // laterPatterns are the endpoints whose feature is still to come, and what that is.
 func laterPatterns() map[string]string {
 	const volumes = "mounting volumes"
-	all := map[string]string{"/volumes": volumes, "/volumes/": volumes, "/volumecontent/": volumes, "/teams/{team}/": "the metrics of a team"}
+	all := map[string]string{"/volumes": volumes, "/volumes/": volumes, "/volumecontent/": volumes}
 	for _, pattern := range []string{
 		"POST /templates", "POST /templates/{id}", "POST /templates/{id}/builds/{build}",
 	} {

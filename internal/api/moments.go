@@ -138,7 +138,7 @@ func (s momentRoutes) forkOurs(w http.ResponseWriter, r *http.Request) error {
 	if opts.Count == 0 {
 		opts.Count = 1
 	}
-	if err := checkForks(opts.Count); err != nil {
+	if err := checkForks(opts.Count, maxForks); err != nil {
 		return err
 	}
 	if opts.At != "" {

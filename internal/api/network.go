@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -18,6 +19,7 @@ type networkBody struct {
 	EgressProxy         *carrel.EgressProxy             `json:"egressProxy"`
 	Rules               map[string][]carrel.NetworkRule `json:"rules"`
 	HTTPSPorts          []int32                         `json:"httpsPorts"`
+	DNSServers          []string                        `json:"dnsServers"`
 	AllowInternetAccess *bool                           `json:"allow_internet_access"` // update only
 }
 
@@ -47,12 +49,40 @@ func (n *networkBody) network(allowInternet *bool) (carrel.Network, error) {
 			out.HTTPSPorts = append(out.HTTPSPorts, uint16(p))
 		}
 	}
+	servers, err := n.dnsServers()
+	if err != nil {
+		return out, err
+	}
+	n.AllowOut = slices.Concat(n.AllowOut, servers)
 	out.AllowOut, out.DenyOut, out.Rules, out.EgressProxy = n.AllowOut, n.DenyOut, n.Rules, n.EgressProxy
 	out.PrivateTraffic = n.AllowPublicTraffic != nil && !*n.AllowPublicTraffic
 	if slices.Contains(n.DenyOut, allTraffic) {
 		out.Internet = false
 	}
 	return out, nil
+}
+
+// dnsServers checks the servers that are to be reachable where names are allowed, and returns them
+// if they are. The sandbox's own resolver is the daemon, which needs none of them.
+func (n *networkBody) dnsServers() ([]string, error) {
+	const most = 10
+	if len(n.DNSServers) > most {
+		return nil, invalid("network.dnsServers", "%d are more than %d", len(n.DNSServers), most)
+	}
+	for _, text := range n.DNSServers {
+		if a, err := netip.ParseAddr(text); err != nil || !a.Is4() {
+			return nil, invalid("network.dnsServers", "%q is not an IPv4 address", clip(text))
+		}
+	}
+	named := slices.ContainsFunc(n.AllowOut, func(text string) bool {
+		_, aerr := netip.ParseAddr(text)
+		_, perr := netip.ParsePrefix(text)
+		return aerr != nil && perr != nil
+	})
+	if !named {
+		return nil, nil
+	}
+	return n.DNSServers, nil
 }
 
 // networkError converts an error about network rules to E2B's words. Its field has the name in

@@ -35,6 +35,8 @@ type Options struct {
 	Admission func() admission.State
 	// Builds is for E2B's routes about builds. With nil, they answer 501.
 	Builds Builds
+	// Teams counts sandboxes. With nil, E2B's route for a team's metrics answers 501.
+	Teams Teams
 	// DefaultNetwork is for creations without network fields. With nil, E2B's routes allow the
 	// internet, as in E2B, and our routes allow nothing.
 	DefaultNetwork *carrel.Network
@@ -145,7 +147,8 @@ func (s *Server) routes() {
 	s.handle("POST /sandboxes/{id}/refreshes", s.refresh)
 	s.handle("POST /sandboxes/{id}/pause", m.pause)
 	s.handle("POST /sandboxes/{id}/resume", m.resume)
-	s.handle("POST /sandboxes/{id}/fork", m.fork)
+	s.handle("POST /sandboxes/{id}/fork", m.forkV1)
+	s.handle("POST /v2/sandboxes/{id}/fork", m.forkV2)
 	s.handle("POST /sandboxes/{id}/snapshots", m.takeSnapshot)
 	s.handle("GET /snapshots", m.snapshots)
 	s.handle("PUT /sandboxes/{id}/network", s.network)
@@ -153,13 +156,15 @@ func (s *Server) routes() {
 	s.handle("GET /sandboxes/{id}/logs", s.logsV1)
 	s.handle("GET /v2/sandboxes/{id}/logs", s.logsV2)
 	s.handle("GET /templates", t.templates)
-	s.handle("GET /v2/templates", t.templates)
+	s.handle("GET /v2/templates", t.templatePages)
+	s.handle("GET /default-templates", t.builtIn)
 	s.handle("GET /templates/{id}", t.template)
 	s.handle("DELETE /templates/{id}", t.deleteTemplate)
 	s.handleFirst("GET /templates/aliases/{alias}", t.templateAlias)
-	s.handle("GET /teams", t.teams)
+	teamRoutes{s}.add()
 	secretRoutes{s}.add()
 	e2bBuildRoutes{s}.add()
+	e2bTagRoutes{s}.add()
 	s.laterRoutes()
 	s.carrelRoutes()
 }
@@ -176,6 +181,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case r.URL.Path == DocumentPath && (r.Method == http.MethodGet || r.Method == http.MethodHead):
 		if err := s.describe(w); err != nil {
+			s.fail(w, r, err)
+		}
+		return
+	}
+	if r.URL.Path == LoginPath || strings.HasPrefix(r.URL.Path, LoginPath+"/") {
+		if err := (loginRoutes{s}).login(w, r); err != nil {
 			s.fail(w, r, err)
 		}
 		return

@@ -3,8 +3,10 @@ package api
 import (
 	"cmp"
 	"crypto/sha256"
-	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/carrel-dev/carrel"
@@ -58,14 +60,6 @@ type aliasBody struct {
 	Public     bool   `json:"public"`
 }
 
-// teamBody is E2B's Team.
-type teamBody struct {
-	TeamID    string `json:"teamID"`
-	Name      string `json:"name"`
-	APIKey    string `json:"apiKey"`
-	IsDefault bool   `json:"isDefault"`
-}
-
 func (s templateRoutes) toTemplate(t carrel.Template) templateBody {
 	return templateBody{
 		TemplateID: t.LastingID(), BuildID: cmp.Or(t.Build, buildID(t)), BuildStatus: "ready",
@@ -82,20 +76,86 @@ func (s templateRoutes) toTemplate(t carrel.Template) templateBody {
 // E2B's clients want an ID for it.
 func buildID(t carrel.Template) string {
 	h := sha256.Sum256([]byte(t.ID + "\x00" + t.Digest + "\x00" + t.Created.UTC().Format(time.RFC3339Nano)))
-	h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80 // version 8 (our own), variant of RFC 9562
-	return fmt.Sprintf("%x-%x-%x-%x-%x", h[0:4], h[4:6], h[6:8], h[8:10], h[10:16])
+	return uuid(h)
 }
 
+// templates is E2B's first list: all at once.
 func (s templateRoutes) templates(w http.ResponseWriter, r *http.Request) error {
+	if team := r.URL.Query().Get("teamID"); team != "" {
+		if err := ownTeam(r, "teamID", team); err != nil {
+			return err
+		}
+	}
 	all, err := s.opts.Service.ListTemplates(r.Context())
 	if err != nil {
 		return err
 	}
+	writeJSON(w, http.StatusOK, s.toTemplates(all))
+	return nil
+}
+
+func (s templateRoutes) toTemplates(all []carrel.Template) []templateBody {
 	out := make([]templateBody, len(all))
 	for i, t := range all {
 		out[i] = s.toTemplate(t)
 	}
-	writeJSON(w, http.StatusOK, out)
+	return out
+}
+
+// builtIn lists the templates that every daemon has, by ID.
+func (s templateRoutes) builtIn(w http.ResponseWriter, r *http.Request) error {
+	all, err := s.opts.Service.ListTemplates(r.Context())
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(slices.Clone(all), func(t carrel.Template) bool { return !t.BuiltIn })
+	slices.SortFunc(all, func(x, y carrel.Template) int {
+		return strings.Compare(x.LastingID(),
+			y.LastingID())
+	})
+	writeJSON(w, http.StatusOK, s.toTemplates(all))
+	return nil
+}
+
+// templatePages is E2B's second list: the newest first, page by page. A token says after which
+// template the next page begins. That one may be gone by then.
+func (s templateRoutes) templatePages(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	limit, token, err := paging(q, "nextToken", 1)
+	if err != nil {
+		return err
+	}
+	if team := q.Get("teamID"); team != "" {
+		if err := ownTeam(r, "teamID", team); err != nil {
+			return err
+		}
+	}
+	all, err := s.opts.Service.ListTemplates(r.Context())
+	if err != nil {
+		return err
+	}
+	newestFirst := func(x, y carrel.Template) int {
+		return cmp.Or(y.Created.Compare(x.Created), strings.Compare(x.ID, y.ID))
+	}
+	all = slices.SortedFunc(slices.Values(all), newestFirst)
+	if token != "" {
+		at, id, ok := strings.Cut(token, "_")
+		nano, err := strconv.ParseInt(at, 10, 64)
+		if !ok || err != nil {
+			return invalid("nextToken", "%q is not a token of this list", clip(token))
+		}
+		last := carrel.Template{Created: time.Unix(0, nano), ID: id}
+		all = slices.DeleteFunc(all, func(t carrel.Template) bool {
+			return newestFirst(t,
+				last) <= 0
+		})
+	}
+	if len(all) > limit {
+		all = all[:limit]
+		last := all[limit-1]
+		w.Header().Set("X-Next-Token", strconv.FormatInt(last.Created.UnixNano(), 10)+"_"+last.ID)
+	}
+	writeJSON(w, http.StatusOK, s.toTemplates(all))
 	return nil
 }
 
@@ -115,7 +175,28 @@ func noTemplate(err error, text string) error {
 	return err
 }
 
+// buildPage cuts a template's builds. A token is the ID of the last build on the page before.
+func buildPage(w http.ResponseWriter, all []buildBody, limit int, token string) ([]buildBody,
+	error) {
+	if token != "" {
+		i := slices.IndexFunc(all, func(b buildBody) bool { return b.BuildID == token })
+		if i < 0 {
+			return nil, invalid("nextToken", "%q is not a token of this list", clip(token))
+		}
+		all = all[i+1:]
+	}
+	if len(all) > limit {
+		all = all[:limit]
+		w.Header().Set("X-Next-Token", all[limit-1].BuildID)
+	}
+	return all, nil
+}
+
 func (s templateRoutes) template(w http.ResponseWriter, r *http.Request) error {
+	limit, token, err := paging(r.URL.Query(), "nextToken", 1)
+	if err != nil {
+		return err
+	}
 	t, err := s.findTemplate(r, r.PathValue("id"))
 	if err != nil {
 		return err
@@ -146,6 +227,9 @@ func (s templateRoutes) template(w http.ResponseWriter, r *http.Request) error {
 	if len(out.Builds) == 0 {
 		out.Builds = append(out.Builds, one)
 	}
+	if out.Builds, err = buildPage(w, out.Builds, limit, token); err != nil {
+		return err
+	}
 	writeJSON(w, http.StatusOK, out)
 	return nil
 }
@@ -171,13 +255,5 @@ func (s templateRoutes) deleteTemplate(w http.ResponseWriter, r *http.Request) e
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
-	return nil
-}
-
-// teams answers with the only team: the holder of the key. E2B's CLI wants to pick one.
-func (s templateRoutes) teams(w http.ResponseWriter, r *http.Request) error {
-	writeJSON(w, http.StatusOK, []teamBody{{
-		TeamID: "00000000-0000-8000-8000-000000000001", Name: "carrel", APIKey: s.opts.Callers.Shown(r), IsDefault: true,
-	}})
 	return nil
 }

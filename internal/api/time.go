@@ -1,6 +1,8 @@
 package api
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -15,6 +17,27 @@ var pausedStates = []carrel.State{carrel.Pausing, carrel.Paused, carrel.Resuming
 // pauseBody is E2B's body of pause.
 type pauseBody struct {
 	Memory *bool `json:"memory"`
+	// RequireHealthyGuest refuses the pause while nothing inside answers.
+	RequireHealthyGuest bool `json:"requireHealthyGuest,omitempty"`
+}
+
+// healthTime is how long a guest may take to show that it is healthy.
+const healthTime = 5 * time.Second
+
+// healthy returns an error of kind Unavailable if a sandbox's guest does not answer.
+func (s momentRoutes) healthy(r *http.Request, id carrel.ID) error {
+	ctx, cancel := context.WithTimeout(r.Context(), healthTime)
+	defer cancel()
+	c, err := s.opts.Service.Computer(ctx, id)
+	if err != nil {
+		return err
+	}
+	if _, err := c.Processes(ctx); err != nil {
+		return &carrel.Error{Op: "pause sandbox", ID: id, Kind: carrel.Unavailable,
+			Err:  fmt.Errorf("its guest does not answer, and requireHealthyGuest is set: %w", err),
+			Hint: "pause without requireHealthyGuest, or with memory: false when it answers again"}
+	}
+	return nil
 }
 
 // pause is E2B's route. It answers 204, or 409 for a sandbox that is paused already. E2B's SDKs do
@@ -27,6 +50,11 @@ func (s momentRoutes) pause(w http.ResponseWriter, r *http.Request) error {
 	var body pauseBody
 	if err := decode(w, r, &body, true); err != nil {
 		return err
+	}
+	if body.RequireHealthyGuest {
+		if err := s.healthy(r, id); err != nil {
+			return notFoundAs(id, err)
+		}
 	}
 	if _, err := s.opts.Service.Pause(r.Context(), id, carrel.PauseOptions{FilesOnly: body.Memory != nil && !*body.Memory}); err != nil {
 		return notFoundAs(id, err)
@@ -135,6 +163,8 @@ func alreadyRunning(id carrel.ID) error {
 	return tell(carrel.Conflict, "Sandbox %q is already running", id)
 }
 
+// maxForks is the most forks that E2B's first route makes. Its second leaves the bound to the
+// service.
 const maxForks = 100
 
 // forkBody is E2B's SandboxForkResult. One of its two fields is set.
@@ -147,10 +177,22 @@ type forkBody struct {
 type newForkBody struct {
 	Timeout *int32 `json:"timeout"`
 	Count   *int32 `json:"count"`
+	Memory  *bool  `json:"memory,omitempty"` // of the second route: false keeps the files only
 }
 
-// fork is E2B's route. Unlike E2B's, it can also fork a paused sandbox.
-func (s momentRoutes) fork(w http.ResponseWriter, r *http.Request) error {
+// forkV1 is E2B's first route.
+func (s momentRoutes) forkV1(w http.ResponseWriter, r *http.Request) error {
+	return s.fork(w, r, timeoutV1*time.Second, maxForks)
+}
+
+// forkV2 is the second, of clients newer than 2.51: forks live longer, and may leave out memory.
+func (s momentRoutes) forkV2(w http.ResponseWriter, r *http.Request) error {
+	return s.fork(w, r, timeoutV2*time.Second, carrel.MaxForks)
+}
+
+// fork makes the forks. Unlike E2B's routes, it can also fork a paused sandbox.
+func (s momentRoutes) fork(w http.ResponseWriter, r *http.Request, usual time.Duration,
+	most int) error {
 	id, err := pathID(r)
 	if err != nil {
 		return err
@@ -159,11 +201,12 @@ func (s momentRoutes) fork(w http.ResponseWriter, r *http.Request) error {
 	if err := decode(w, r, &body, true); err != nil {
 		return err
 	}
-	opts := carrel.ForkOptions{Count: 1, Timeout: timeoutV1 * time.Second}
+	opts := carrel.ForkOptions{Count: 1, Timeout: usual,
+		FilesOnly: body.Memory != nil && !*body.Memory}
 	if body.Count != nil {
 		opts.Count = int(*body.Count)
 	}
-	if err := checkForks(opts.Count); err != nil {
+	if err := checkForks(opts.Count, most); err != nil {
 		return err
 	}
 	if body.Timeout != nil {
@@ -193,11 +236,11 @@ func (s momentRoutes) fork(w http.ResponseWriter, r *http.Request) error {
 }
 
 // checkForks has E2B's texts.
-func checkForks(count int) error {
+func checkForks(count, most int) error {
 	p := tell(carrel.Invalid, "Count must be at least 1")
 	switch {
-	case count > maxForks:
-		p = tell(carrel.Invalid, "Count cannot be greater than %d", maxForks)
+	case count > most:
+		p = tell(carrel.Invalid, "Count cannot be greater than %d", most)
 	case count >= 1:
 		return nil
 	}

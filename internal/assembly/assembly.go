@@ -19,6 +19,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/datadir"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/hostdoor"
+	"github.com/carrel-dev/carrel/internal/image/debian"
+	"github.com/carrel-dev/carrel/internal/image/hostbase"
 	"github.com/carrel-dev/carrel/internal/image/registry"
 	"github.com/carrel-dev/carrel/internal/image/store"
 	"github.com/carrel-dev/carrel/internal/keeper"
@@ -50,6 +52,9 @@ type Options struct {
 	// end with it.
 	KillOnClose bool
 
+	// Sources replaces what built-in templates are made of.
+	Sources Sources
+
 	// Callers identifies callers from inside a sandbox; nil is an Authenticator without keys.
 	Callers *access.Authenticator
 	// Nobody is the caller for a context that has none. The zero Caller may do nothing.
@@ -70,6 +75,12 @@ type Options struct {
 	Traces *trace.Recorder
 	// Log takes messages that a person may need later; nil discards them.
 	Log *slog.Logger
+}
+
+// Sources are what built-in templates are made of. Tests bring small ones.
+type Sources struct {
+	Host     hostbase.Options // of the template host; the zero value is this machine
+	Packages *debian.Set      // nil is the packages that this program has pinned
 }
 
 // Lasting opens the parts that only a lasting service has. All functions are required.
@@ -210,15 +221,21 @@ func (a *Assembly) openStores(ctx context.Context) (err error) {
 		return err
 	}
 	a.closing(a.state.Close)
-	a.images, err = store.Open(ctx, store.Options{Dir: filepath.Join(a.cfg.DataDir, "templates"),
-		CacheDir:   a.cfg.CacheDir,
-		Registries: a.registries(), LayerCache: cmp.Or(a.cfg.Registries.LayerCache, -1), Logger: a.log,
-		BuiltIns: a.builtIns(), NoFirstUse: a.cfg.NoFirstUse})
+	a.images, err = store.Open(ctx, a.imageOptions())
 	if err != nil {
 		return err
 	}
 	a.closing(a.images.Close)
 	return a.openSnapshots(ctx, filepath.Join(a.dir, "snapshots"))
+}
+
+// imageOptions configures the store of templates.
+func (a *Assembly) imageOptions() store.Options {
+	return store.Options{Dir: filepath.Join(a.cfg.DataDir, "templates"),
+		CacheDir:   a.cfg.CacheDir,
+		Registries: a.registries(), LayerCache: cmp.Or(a.cfg.Registries.LayerCache, -1), Logger: a.log,
+		BuiltIns: a.builtIns(), NoFirstUse: a.cfg.NoFirstUse,
+		Host: a.opts.Sources.Host, HostBase: a.cfg.Base == config.BaseHost}
 }
 
 // registries is the access to registries of images.

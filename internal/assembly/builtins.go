@@ -35,10 +35,13 @@ type workshop struct {
 // builtIns returns the templates that are made from Debian's packages. There are none where no
 // packages are pinned for the machine.
 func (a *Assembly) builtIns() []image.BuiltIn {
-	set, err := debian.Pinned()
-	if err != nil {
-		a.log.Info("only base is built in", "err", err)
-		return nil
+	set := a.opts.Sources.Packages
+	if set == nil {
+		var err error
+		if set, err = debian.Pinned(); err != nil {
+			a.log.Info("only host is built in", "err", err)
+			return nil
+		}
 	}
 	mirror, err := a.debianMirror()
 	if err != nil {

@@ -20,15 +20,15 @@ func Examine(ctx context.Context, opts Options) ([]service.Check, error) {
 		return nil, err
 	}
 	a.Tier, _ = a.chooseTier(ctx) // the checks report it if no tier works
-	return a.Examine(ctx), nil
+	return append(a.Examine(ctx), a.baseCheck()), nil
 }
 
 // Examine checks anew for each driver whether it works here. A service that runs also says what
-// needs another build.
+// needs another build, and what its template base is.
 func (a *Assembly) Examine(ctx context.Context) []service.Check {
 	if a.Service != nil {
 		if out, err := a.Service.Doctor(ctx); err == nil {
-			return append(out, a.missing...)
+			return append(append(out, a.missing...), a.baseCheck())
 		}
 	}
 	out := []service.Check{}

@@ -3,6 +3,7 @@ package assembly
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/image/store"
 )
 
-// Tend does a lasting service's slow work until ctx ends. It makes the built-in template, and
+// Tend does a lasting service's slow work until ctx ends. It makes the template host, and
 // removes content that no snapshot uses.
 func (a *Assembly) Tend(ctx context.Context) {
 	var wg sync.WaitGroup
@@ -47,11 +48,12 @@ func (a *Assembly) checkImages(ctx context.Context) {
 	}
 }
 
-// prepare makes the built-in template before the first sandbox needs it, if there is a tier with
-// real processes and if it is the default template. It makes it again when this machine's tools
-// have changed.
+// prepare makes the template host before the first sandbox needs it, if there is a tier with real
+// processes and if it is the default template or stands in for it. It makes it again when this
+// machine's tools have changed.
 func (a *Assembly) prepare(ctx context.Context) {
-	if t := a.cfg.DefaultTemplate; t != image.Base && t != store.BaseID {
+	if !slices.Contains([]string{image.Base, store.BaseID, image.Host, store.HostID},
+		a.cfg.DefaultTemplate) {
 		return // some gigabytes that perhaps nobody asks for
 	}
 	d, err := a.drivers.Get(a.Tier)
@@ -59,7 +61,7 @@ func (a *Assembly) prepare(ctx context.Context) {
 		return
 	}
 	if err := a.images.Prepare(ctx, nil); err != nil && ctx.Err() == nil {
-		a.log.Warn("prepare the base template", "err", err, "hint", carrel.HintOf(err))
+		a.log.Warn("prepare the host template", "err", err, "hint", carrel.HintOf(err))
 	}
 }
 

@@ -43,7 +43,9 @@ func house(t *testing.T) (dir string, id carrel.ID, sn carrel.SnapshotID) {
 		"api-key": "secret", "secrets/key": "k", "templates/t/image.erofs": "image", "identity/keys.json": "{}",
 		"snapshots/hot/" + string(sn) + "/manifest.json": "{}", "snapshots/hot/" + string(sn) + "/files/memory": string(memory),
 		"snapshots/packed/sother": "p", "snapshots/hot/sother/manifest.json": "{}", "snapshots/blobs/packs/1": "pack",
-		"run/gvisor/control": "x", "cache/base": "x", "daemon.json": "{}", "sandboxes/" + string(id) + "/layer": "x", "snapshots/drafts/d/file": "x",
+		"snapshots/packed/sagain": "p", "snapshots/hot/sagain/manifest.json": "{}",
+		"snapshots/again/sagain": "", // its packs are damaged: the hot copy is the only good one
+		"run/gvisor/control":     "x", "cache/base": "x", "daemon.json": "{}", "sandboxes/" + string(id) + "/layer": "x", "snapshots/drafts/d/file": "x",
 	} {
 		name = filepath.Join(dir, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {

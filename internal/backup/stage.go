@@ -174,9 +174,10 @@ func (s *stage) passes(dataDir, rel string, d fs.DirEntry) bool {
 		}
 	case dir == "snapshots/blobs/":
 		return base == "tmp~"
-	case dir == "snapshots/hot/": // a copy of what is packed
+	case dir == "snapshots/hot/": // a copy of what is packed, unless it must be packed again
 		_, err := os.Lstat(filepath.Join(dataDir, "snapshots", "packed", base))
-		return err == nil
+		_, again := os.Lstat(filepath.Join(dataDir, "snapshots", "again", base))
+		return err == nil && again != nil
 	}
 	return base == ".lock"
 }

@@ -23,9 +23,11 @@ type Options struct {
 	Names []string
 	// Carrel is the binary to measure.
 	Carrel string
-	// CacheDir is the daemon's cache, so that the base template is not packed again; "" is its
+	// CacheDir is the daemon's cache, so that built-in templates are not made again; "" is its
 	// default.
 	CacheDir string
+	// Base says what the daemons' template base is: host or debian; "" is their default.
+	Base string
 	// Quick takes few samples.
 	Quick bool
 	// Smoke compares a few things and fails if a ratio is far off.
@@ -57,6 +59,8 @@ func (o *Options) Flags(f *flag.FlagSet) {
 	f.StringVar(&o.Plots, "plots", "", "write plots (SVG) to this directory")
 	f.StringVar(&o.Profile, "profile", "", "write CPU profiles of the daemon to this directory")
 	f.StringVar(&o.CacheDir, "cache-dir", "", "the daemon's cache directory (default: its own)")
+	f.StringVar(&o.Base, "base", "",
+		"what the template base is: host, or debian (once carrel template get base has made it)")
 	f.IntVar(&o.Idle, "idle", 500, "how many idle sandboxes to keep alive at once")
 	f.IntVar(&o.Paused, "paused", 10000, "how many paused sandboxes to keep at once")
 	f.IntVar(&o.Chain, "chain", 1000, "how many sandboxes to create one after the other")
@@ -102,6 +106,7 @@ func measurements() []measurement {
 		{name: "sim", short: "the simulated machine, beside just-bash and bash", run: alone(benchSim)},
 		{name: "peer", short: "starting programs inside, beside runsc", run: benchPeer},
 		{name: "build", short: "builds of templates, beside buildah; an import of 1 GB", run: benchBuild},
+		{name: "built", short: "creates from templates that were built, beside the base", run: benchBuilt},
 		{name: "burst", short: "50 creates at once, from a pool and cold", run: benchBurst},
 		{name: "sustained", short: "cold creates per second, and whether they stay as fast", run: benchSustained},
 		{name: "overload", short: "ten times as many creates as can be served", run: benchOverload},

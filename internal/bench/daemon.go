@@ -38,6 +38,9 @@ func startDaemon(ctx context.Context, o Options, more ...string) (*daemon, error
 	if o.CacheDir != "" {
 		args = append(args, "--cache-dir", o.CacheDir)
 	}
+	if o.Base != "" {
+		args = append(args, "--base", o.Base)
+	}
 	args = append(args, more...)
 	d := &daemon{cmd: command(o.Carrel, args, o.Log), dir: dir}
 	if err := d.start(); err != nil {

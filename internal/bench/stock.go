@@ -93,7 +93,7 @@ func (s *session) stock(ctx context.Context, name, bin string) (*stock, error) {
 		return nil, err
 	}
 	defer images.Close()
-	img, err := images.Get(ctx, store.BaseID)
+	img, err := images.Get(ctx, store.HostID)
 	st.image = img.Path
 	return st, err
 }

@@ -18,6 +18,13 @@ import (
 // KeyFile is the file in the data directory that holds the daemon's API key.
 const KeyFile = "api-key"
 
+// The values of [Config.Base].
+const (
+	BaseAuto   = "auto"   // Debian's once it has been made; the template host until then
+	BaseDebian = "debian" // Debian's; it is made before anything is served
+	BaseHost   = "host"   // the template host, always
+)
+
 // Config has all settings of the daemon.
 type Config struct {
 	// Listen is the one address for the API and the gateway, host:port.
@@ -41,6 +48,8 @@ type Config struct {
 	DefaultTier carrel.Tier
 	// DefaultTemplate is the template of sandboxes that ask for none.
 	DefaultTemplate string
+	// Base says what the template base is: [BaseAuto], [BaseDebian] or [BaseHost]; "" is the first.
+	Base string
 	// DebianMirror is the address of Debian's archive, from which built-in templates are made; "" is
 	// the one that this machine's apt uses. NoFirstUse makes such templates only on request.
 	DebianMirror string
@@ -112,6 +121,7 @@ func Default() Config {
 		DataDir:               dataDir(os.Geteuid(), os.Getenv),
 		CacheDir:              cacheDir(os.Geteuid(), os.Getenv),
 		DefaultTemplate:       "base",
+		Base:                  BaseAuto,
 		Limits:                carrel.Limits{CPUs: 2, MemoryMB: 1024, DiskMB: 10240, Pids: 1024},
 		MaxLimits:             carrel.Limits{CPUs: float64(max(2, runtime.NumCPU())), MemoryMB: 65536, DiskMB: 1 << 20, Pids: 32768},
 		MaxSandboxes:          10000,

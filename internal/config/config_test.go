@@ -37,6 +37,7 @@ func TestValidate(t *testing.T) {
 		{"data-dir", func(c *Config) { c.DataDir = "//" }},
 		{"cache-dir", func(c *Config) { c.CacheDir = "a\x00b" }},
 		{"default-tier", func(c *Config) { c.DefaultTier = "docker" }},
+		{"base", func(c *Config) { c.Base = "ubuntu" }},
 		{"default-template", func(c *Config) { c.DefaultTemplate = "" }},
 		{"max-sandboxes", func(c *Config) { c.MaxSandboxes = 0 }},
 		{"max-connections", func(c *Config) { c.MaxConnections = -1 }},

@@ -11,9 +11,14 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	f.StringVar(&c.DataDir, "data-dir", c.DataDir, "directory of what must survive: records, the API key, sandboxes' own files")
 	f.BoolVar(&c.AdoptCopy, "adopt-copy", c.AdoptCopy,
 		"this data directory is a copy, and its original is gone for good: own everything in it, under the old IDs (for one start)")
-	f.StringVar(&c.CacheDir, "cache-dir", c.CacheDir, "directory of what can be made again (the base template)")
+	f.StringVar(&c.CacheDir, "cache-dir", c.CacheDir,
+		"directory of what can be made again (built-in templates)")
 	f.StringVar((*string)(&c.DefaultTier), "default-tier", string(c.DefaultTier), "tier of sandboxes that ask for none (default: the strongest that works here)")
 	f.StringVar(&c.DefaultTemplate, "default-template", c.DefaultTemplate, "template of sandboxes that ask for none")
+	f.StringVar(&c.Base, "base", c.Base,
+		"what the template base is: auto (Debian's once carrel template get base has made it, "+
+			"until then this machine's tools), debian (made before anything is served) or host "+
+			"(this machine's tools)")
 	f.StringVar(&c.DebianMirror, "debian-mirror", c.DebianMirror,
 		"address of Debian's archive, for the built-in templates (default: the one that this machine's apt uses)")
 	f.BoolVar(&c.NoFirstUse, "no-first-use", c.NoFirstUse,

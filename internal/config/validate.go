@@ -88,6 +88,9 @@ func (c Config) checkSandboxes() error {
 	if c.DefaultTemplate == "" {
 		return bad("default-template", "must not be empty")
 	}
+	if b := c.Base; b != "" && b != BaseAuto && b != BaseDebian && b != BaseHost {
+		return bad("base", "%q is none of auto, debian, host", b)
+	}
 	if m := c.DebianMirror; m != "" {
 		if u, err := url.Parse(m); err != nil || u.Scheme != "http" && u.Scheme != "https" ||
 			u.Host == "" || u.RawQuery != "" || u.Fragment != "" {

@@ -211,7 +211,22 @@ func (d *Daemon) openService(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	d.undo.Add(func() { d.closed("close service", d.parts.Close()) })
-	return nil
+	return d.prepareBase(ctx)
+}
+
+// prepareBase makes the template base before anything is served, if the configuration demands it.
+// That may take minutes, which the supervisor must allow.
+func (d *Daemon) prepareBase(ctx context.Context) error {
+	made := make(chan error, 1)
+	go func() { made <- d.parts.PrepareBase(ctx) }()
+	for {
+		select {
+		case err := <-made:
+			return err
+		case <-time.After(patience / 4):
+			d.tellBusy("Making the template base.", patience)
+		}
+	}
 }
 
 // buildNetwork is the policy of builds that name none: the daemon's default, or the internet, since
@@ -240,6 +255,7 @@ func (d *Daemon) openDoors() {
 		Service: d.parts.Access, Callers: d.callers, Version: version.Version, Limits: d.cfg.Limits, MaxTimeout: d.cfg.MaxTimeout,
 		Snapshots: d.parts.Snapshots, Rekey: d.parts.Vault.Rekey, DefaultNetwork: d.network,
 		Builds:    d.parts.Access,
+		Teams:     access.Counts{Service: d.parts.Access},
 		Admission: d.parts.Service.Admission,
 		Doctor:    d.doctor,
 		Ready:     d.ready.Load, Done: d.stopping, Log: d.log,
@@ -284,6 +300,7 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	defer os.Remove(d.announcement()) // the next daemon to start must not be taken for this one
 	served := make(chan error, 1)
 	go func() { served <- d.server.Serve(d.strictListener()) }()
+	d.parts.TellBase()
 	d.log.Info("ready", "url", d.url, "tier", d.parts.Tier)
 	d.tellReady()
 	select {

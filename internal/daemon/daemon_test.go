@@ -188,7 +188,8 @@ func TestWholePath(t *testing.T) {
 		t.Errorf("data plane over h2c: %s %s", resp.Proto, raw)
 	}
 	rows, err := svc.(*client.Client).Doctor(ctx)
-	if err != nil || len(rows) != 1 || !rows[0].OK || !rows[0].Default || rows[0].Findings[0].What != "nothing is real" {
+	if err != nil || len(rows) != 2 || !rows[0].OK || !rows[0].Default ||
+		rows[0].Findings[0].What != "nothing is real" || rows[1].Driver != "base" {
 		t.Errorf("doctor: %+v %v", rows, err)
 	}
 	if err := svc.Kill(ctx, sb.ID); err != nil {

@@ -22,6 +22,7 @@
 //	lock          held while a daemon runs
 //	state.db      the records
 //	records.ledger  their second copy
+//	records.dropped  damaged rows of the records, as they were, if there are any
 //	templates/    imported and pulled templates
 //	sandboxes/    one directory for each sandbox
 //	run/          sockets of drivers and of the keeper

@@ -41,17 +41,41 @@ func openRecords(ctx context.Context, file string, held *reserve.Reserve,
 		return nil, err
 	}
 	s.UseReserve(func() bool { return held.Short() && held.Give() })
-	switch r := s.Repaired(); {
-	case r.Rebuilt:
-		log.Error("the records were lost, damaged or older than their second copy: they were put back from it", "file", file,
-			"damaged", r.Damaged, "changes", r.Changes, "lost", r.Lost, "hint", "carrel fsck lists what has no record")
-	case r.Changes > 0:
-		log.Error("the records had lost changes: they were put back from the second copy", "file", file, "changes", r.Changes, "lost", r.Lost)
-	case r.Foreign != "":
-		log.Error("the second copy of the records belonged to other records: it was moved away", "file", file, "to", r.Foreign,
-			"hint", "carrel fsck lists what has no record")
-	}
+	tellRepair(s.Repaired(), file, log)
 	return s, nil
+}
+
+// tellRepair logs what had to be put back or corrected in the records.
+func tellRepair(r sqlite.Repair, file string, log *slog.Logger) {
+	const fsck = "carrel fsck lists what has no record"
+	switch {
+	case r.Rebuilt:
+		log.Error("the records were lost, damaged or older than their second copy: "+
+			"they were put back from it", "file", file, "damaged", r.Damaged, "changes", r.Changes,
+			"lost", r.Lost, "hint", fsck)
+	case r.Changes > 0:
+		log.Error("the records had lost changes: they were put back from the second copy",
+			"file", file, "changes", r.Changes, "lost", r.Lost)
+	case r.Foreign != "":
+		log.Error("the second copy of the records belonged to other records: it was moved away",
+			"file", file, "to", r.Foreign, "hint", fsck)
+	}
+	if r.Indexes {
+		log.Error("indexes of the records were damaged: they were made anew", "file", file)
+	}
+	if r.Records > 0 {
+		log.Error("records were damaged: they were corrected from the second copy",
+			"file", file, "records", r.Records, "which", r.Which, "kept", r.Kept)
+	}
+	if r.Dropped > 0 {
+		log.Error("damaged records are not in the second copy either: they were taken out",
+			"file", file, "records", r.Dropped, "which", r.Which, "kept", r.Kept, "hint", fsck)
+	}
+	if r.Doubtful > 0 {
+		log.Warn("the second copy of the records is damaged, and these records could not be "+
+			"compared with it", "file", file, "records", r.Doubtful, "which", r.Which,
+			"hint", "if one of them looks wrong, restore it from a backup")
+	}
 }
 
 // storeIdentity is the file, beside the snapshots, with the identity of the object store that holds

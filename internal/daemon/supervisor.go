@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
 	notify "github.com/coreos/go-systemd/v22/daemon"
@@ -64,6 +65,14 @@ func (g *given) listener() (net.Listener, error) {
 // and tellStopping do nothing.
 func (d *Daemon) tellReady() {
 	d.tell(notify.SdNotifyReady + "\nSTATUS=Serving at " + d.url)
+}
+
+// patience is for how long the supervisor is asked to wait at a time.
+const patience = 2 * time.Minute
+
+// tellBusy asks the supervisor to wait longer for the start.
+func (d *Daemon) tellBusy(what string, wait time.Duration) {
+	d.tell(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\nSTATUS=%s", wait.Microseconds(), what))
 }
 
 // tellStopping tells the supervisor that the daemon is stopping.

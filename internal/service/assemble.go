@@ -16,7 +16,7 @@ func assemble(ctx context.Context, o *Options) *Service {
 	t := newTable(ctx, o)
 	snaps := timeline.New()
 	rules := &rules{opts: o}
-	j := &journal{opts: o, log: log, table: t, hub: newHub()}
+	j := &journal{opts: o, log: log, table: t, hub: newHub(), census: &census{}}
 	lost := &lostAndFound{opts: o, log: log, table: t, snaps: snaps, journal: j}
 	roots := &roots{opts: o, log: log, table: t, snaps: snaps, lost: lost, young: youngRoot}
 	records := &records{opts: o, log: log, table: t, snaps: snaps}
@@ -55,7 +55,7 @@ func assemble(ctx context.Context, o *Options) *Service {
 	s.table, s.journal, s.records, s.roots, s.greeter, s.networks = t, j, records, roots, greeter, networks
 	s.gates, s.ripener, s.warm, s.goldens, s.templates = gates, ripener, pool, goldens, templates
 	s.archive, s.lifecycle, s.creator, s.moments = archive, lifecycle, creator, moments
-	s.meter = &meter{opts: o, log: log, table: t}
+	s.meter = &meter{opts: o, log: log, table: t, census: j.census}
 	s.autopilot = &autopilot{table: t, journal: j, archive: archive, moments: moments, meter: s.meter}
 	s.recovery = &recovery{opts: o, log: log, table: t, snaps: snaps, journal: j, archive: archive, greeter: greeter,
 		networks: networks, lifecycle: lifecycle, moments: moments, nursery: nursery, lost: lost}

@@ -112,8 +112,9 @@ func (s *Service) TemplateUses(_ context.Context, project string) ([]carrel.Temp
 }
 
 // CollectTemplates implements carrel.Catalog, for a project; "" is all of them. A layer stays as
-// long as a sandbox or another snapshot needs it: DropLayers sees to that. A base may go at any
-// time: what lies on it holds a link to its file.
+// long as a sandbox or another snapshot needs it: DropLayers sees to that. A build that runs holds
+// the layers and bases that it goes on from. Any other base may go: a sandbox made from it has a
+// link of its own to the file.
 func (s *Service) CollectTemplates(ctx context.Context, project string,
 	opts carrel.CollectOptions) (carrel.Collected, error) {
 	if opts.OlderThan < 0 {
@@ -126,30 +127,28 @@ func (s *Service) CollectTemplates(ctx context.Context, project string,
 	for _, sr := range s.archive.snaps.All() {
 		sn := sr.Snapshot
 		if sn.Cause != carrel.CauseBuild || sn.Created.After(limit) || project != "" &&
-			sr.Record.Sandbox.Project != project {
+			sr.Record.Sandbox.Project != project || s.archive.snaps.IsHeld(sn.ID) {
 			continue
 		}
 		layers = append(layers, sn.ID)
 		out.Items = append(out.Items, carrel.CollectedItem{Kind: "layer", ID: string(sn.ID),
 			Name: sn.Detail, Bytes: sn.Size, Created: sn.Created})
 	}
-	var bases []string
-	for _, img := range s.opts.Images.Hidden() {
-		if img.Created.After(limit) || project != "" && img.Project != project {
-			continue
-		}
-		bases = append(bases, img.ID)
-		out.Items = append(out.Items, carrel.CollectedItem{Kind: "base", ID: img.ID, Name: img.Source,
-			Bytes: img.Size, Created: img.Created})
+	bases, err := s.collectCaches(ctx, layers, opts.DryRun, func(img image.Image) bool {
+		return !img.Created.After(limit) && (project == "" || img.Project == project)
+	})
+	if err != nil {
+		return carrel.Collected{}, err
 	}
 	if !opts.DryRun {
-		if err := s.removeCaches(ctx, layers, bases); err != nil {
-			return carrel.Collected{}, err
-		}
 		out.Items = slices.DeleteFunc(out.Items, func(it carrel.CollectedItem) bool {
 			_, stays := s.archive.snaps.Get(carrel.SnapshotID(it.ID))
-			return it.Kind == "layer" && stays
+			return stays
 		})
+	}
+	for _, img := range bases {
+		out.Items = append(out.Items, carrel.CollectedItem{Kind: "base", ID: img.ID, Name: img.Source,
+			Bytes: img.Size, Created: img.Created})
 	}
 	slices.SortFunc(out.Items, func(x, y carrel.CollectedItem) int {
 		return x.Created.Compare(
@@ -161,16 +160,16 @@ func (s *Service) CollectTemplates(ctx context.Context, project string,
 	return out, nil
 }
 
-// removeCaches removes layers and bases of builds.
-func (s *Service) removeCaches(ctx context.Context, layers []carrel.SnapshotID,
-	bases []string) error {
+// collectCaches removes layers, and the bases of builds that may go. It returns those bases. A dry
+// run removes nothing.
+func (s *Service) collectCaches(ctx context.Context, layers []carrel.SnapshotID, dry bool,
+	may func(image.Image) bool) ([]image.Image, error) {
+	if dry {
+		return slices.DeleteFunc(s.opts.Images.Collectable(),
+			func(img image.Image) bool { return !may(img) }), nil
+	}
 	if err := s.DropLayers(ctx, layers); err != nil {
-		return err
+		return nil, err
 	}
-	for _, id := range bases {
-		if err := s.opts.Images.Delete(ctx, id); err != nil && carrel.KindOf(err) != carrel.NotFound {
-			return err
-		}
-	}
-	return nil
+	return s.opts.Images.Collect(ctx, may)
 }

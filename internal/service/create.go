@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -89,15 +90,28 @@ type creator struct {
 	ripener   *ripener
 	warm      *warm.Pool[*prepared]
 	goldens   *golden.Starts
+	repeats   repeats
 }
 
 // Create implements carrel.Sandboxes.
 func (cr *creator) Create(ctx context.Context, opts carrel.CreateOptions) (carrel.Sandbox, error) {
+	if opts.IdempotencyKey == "" {
+		return cr.create(ctx, opts, [sha256.Size]byte{})
+	}
+	return cr.repeats.once(ctx, opts, func(sum [sha256.Size]byte) (carrel.Sandbox, error) {
+		return cr.create(ctx, opts, sum)
+	})
+}
+
+// create makes a sandbox. sum belongs to the idempotency key.
+func (cr *creator) create(ctx context.Context, opts carrel.CreateOptions,
+	sum [sha256.Size]byte) (carrel.Sandbox, error) {
 	p, err := cr.plan(ctx, opts)
 	if err != nil {
 		return carrel.Sandbox{}, shortage.Explain(opCreate, "", err)
 	}
 	p.rec.Sandbox.Project, p.rec.Sandbox.Name = carrel.CallerOf(ctx).Project, opts.Name
+	p.rec.Key, p.rec.KeySum = opts.IdempotencyKey, sum
 	return cr.make(ctx, p)
 }
 

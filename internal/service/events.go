@@ -87,6 +87,8 @@ type journal struct {
 	log   *slog.Logger
 	table *table
 	hub   hub
+
+	census *census
 }
 
 // emit stores an event and wakes the readers.
@@ -97,6 +99,9 @@ func (j *journal) emit(ctx context.Context, e carrel.Event) error {
 	e.Time = e.Time.UTC().Round(0)
 	if e.ID != "" && e.Project == "" {
 		e.Project, _ = j.table.Project(e.ID)
+	}
+	if e.Type == eventCreated || e.Type == eventResumed {
+		j.census.started(e.Project)
 	}
 	stored, err := j.opts.Store.AppendEvent(ctx, e)
 	j.hub.wake(stored.Seq) // also after an error: the event may have been written

@@ -49,14 +49,14 @@ func (m *moments) Fork(ctx context.Context, id carrel.ID, o carrel.ForkOptions) 
 	ctx, span := m.opts.Traces.Begin(ctx, "fork", id)
 	defer span.End()
 	moment := trace.Mark(ctx, "snapshot")
-	sr, release, err := m.forkPoint(ctx, b, o.At)
+	sr, release, err := m.forkPoint(ctx, b, o)
 	moment.EndWith(err)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
 	_ = failpoint.Hit(pointForked)
-	from, err := m.archive.open(ctx, sr.Snapshot.ID, false, false)
+	from, err := m.archive.open(ctx, sr.Snapshot.ID, o.FilesOnly, false)
 	if err != nil {
 		return nil, &carrel.Error{Op: opFork, ID: id, Kind: carrel.KindOf(err), Err: err, Hint: carrel.HintOf(err)}
 	}
@@ -70,11 +70,12 @@ func (m *moments) Fork(ctx context.Context, id carrel.ID, o carrel.ForkOptions) 
 	return m.forks(ctx, sr, from, o)
 }
 
-// forkPoint returns the snapshot that forks start from. It is at if given. Otherwise a running
+// forkPoint returns the snapshot that forks start from. It is o.At if given. Otherwise a running
 // sandbox is snapshotted now, and a paused sandbox gives the snapshot that it would resume from.
-func (m *moments) forkPoint(ctx context.Context, b *box, at carrel.SnapshotID) (_ state.SnapshotRecord, release func(), err error) {
-	if at != "" {
-		return m.pastForkPoint(ctx, b, at)
+func (m *moments) forkPoint(ctx context.Context, b *box,
+	o carrel.ForkOptions) (_ state.SnapshotRecord, release func(), err error) {
+	if o.At != "" {
+		return m.pastForkPoint(ctx, b, o.At)
 	}
 	tctx, done, err := m.table.take(ctx, opFork, b)
 	if err != nil {
@@ -88,7 +89,7 @@ func (m *moments) forkPoint(ctx context.Context, b *box, at carrel.SnapshotID) (
 			err = &carrel.Error{Kind: carrel.NotFound, Err: errors.New("the snapshot of the paused sandbox is lost")}
 		}
 	} else {
-		sr, err = m.snap(tctx, b, wish{cause: carrel.CauseFork})
+		sr, err = m.snap(tctx, b, wish{cause: carrel.CauseFork, filesOnly: o.FilesOnly})
 	}
 	if err != nil {
 		return sr, nil, b.momentError(tctx, opFork, err)

@@ -134,7 +134,7 @@ func (la *launcher) stand(ctx context.Context, b *box, drv driver.Driver, root d
 			return nil, nil, err
 		}
 		if inst, err = r.Restore(ctx, from.files.Dir(), from.info, spec, opts); isOtherRoot(err) {
-			return nil, nil, la.roots.missing(b.record(), from.info.Root, err)
+			inst, err = la.restoreOnHost(ctx, b.record(), r, from, spec, opts, err)
 		}
 		if err != nil {
 			return nil, nil, err
@@ -144,6 +144,22 @@ func (la *launcher) stand(ctx context.Context, b *box, drv driver.Driver, root d
 		return nil, nil, err
 	}
 	return inst, &line{inst: inst, fresh: from.boots(), restored: !from.boots(), pour: foreign}, nil
+}
+
+// restoreOnHost restores a snapshot that does not lie on its template's image, which refused says.
+// Older programs made base of this machine's tools, and their records name base. So a snapshot of
+// base may lie on the image of host.
+func (la *launcher) restoreOnHost(ctx context.Context, rec state.Record, r driver.Restorer,
+	from *origin, spec driver.Spec, opts driver.RestoreOptions,
+	refused error) (driver.Instance, error) {
+	if path := la.resolver.formerBase(ctx, rec.Sandbox.Template); path != "" {
+		spec.Root.Image = path
+		inst, err := r.Restore(ctx, from.files.Dir(), from.info, spec, opts)
+		if !isOtherRoot(err) {
+			return inst, err
+		}
+	}
+	return nil, la.roots.missing(rec, from.info.Root, refused)
 }
 
 // guestImage chooses the guest's image and writes its name into the record. A sandbox that boots

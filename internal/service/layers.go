@@ -81,36 +81,44 @@ func (cr *creator) planWorkshop(ctx context.Context, image string, layer carrel.
 }
 
 // KeepLayer keeps the present files of a build's sandbox under a key, as a snapshot that no list
-// shows. Its Detail is the key. An equal key replaces nothing: the newest layer counts.
+// shows. Its Detail is the key. An equal key replaces nothing: the newest layer counts. The layer
+// is held until the caller releases it.
 func (s *Service) KeepLayer(ctx context.Context, id carrel.ID,
-	key string) (carrel.Snapshot, error) {
+	key string) (_ carrel.Snapshot, release func(), err error) {
 	b, err := s.table.find(opLayer, id)
 	if err != nil {
-		return carrel.Snapshot{}, err
+		return carrel.Snapshot{}, nil, err
 	}
-	ctx, release, err := s.table.take(ctx, opLayer, b)
+	ctx, leave, err := s.table.take(ctx, opLayer, b)
 	if err != nil {
-		return carrel.Snapshot{}, err
+		return carrel.Snapshot{}, nil, err
 	}
-	defer release()
+	defer leave()
 	if err := b.running(opLayer); err != nil {
-		return carrel.Snapshot{}, err
+		return carrel.Snapshot{}, nil, err
 	}
 	sr, err := s.archive.keep(ctx, b, wish{cause: carrel.CauseBuild, filesOnly: true, detail: key})
 	if err != nil {
-		return carrel.Snapshot{}, b.momentError(ctx, opLayer, err)
+		return carrel.Snapshot{}, nil, b.momentError(ctx, opLayer, err)
 	}
 	sr.Snapshot.Kept = true
 	sr.Record.Sandbox.AccessToken, sr.Record.Sandbox.TrafficToken, sr.Record.Sandbox.Metadata = "", "",
 		nil
 	sr.Record.Sandbox.Network, sr.Record.Sandbox.Tokens, sr.Record.Sandbox.Build = carrel.Network{},
 		nil, ""
+	release = s.archive.snaps.HoldNew(sr.Snapshot.ID)
 	if err := s.records.apply(ctx,
 		state.Change{PutSnapshots: []state.SnapshotRecord{sr}}); err != nil {
+		release()
 		s.archive.scrap(sr.Snapshot.ID)
-		return carrel.Snapshot{}, err
+		return carrel.Snapshot{}, nil, err
 	}
-	return sr.Snapshot, nil
+	return sr.Snapshot, release, nil
+}
+
+// HoldLayer keeps a layer from being removed until release. ok is false for one that is gone.
+func (s *Service) HoldLayer(id carrel.SnapshotID) (release func(), ok bool) {
+	return s.archive.snaps.Hold(id)
 }
 
 // Layers lists all layers, in no order.

@@ -105,6 +105,8 @@ type meter struct {
 	opts  *Options
 	log   *slog.Logger
 	table *table
+
+	census *census
 }
 
 // Metrics implements carrel.Sandboxes.

@@ -145,6 +145,24 @@ func (r *resolver) recorded(ctx context.Context, sb carrel.Sandbox) (image.Image
 	return img, err
 }
 
+// formerBase returns the path of the image that base had in older programs, if the template with an
+// ID is base and has another image now; else "".
+func (r *resolver) formerBase(ctx context.Context, id string) string {
+	t, ok := r.opts.Images.ByID(id)
+	if !ok || !t.BuiltIn || t.Name != image.Base || t.StandIn != "" {
+		return ""
+	}
+	host, ok := r.opts.Images.Named("", image.Host)
+	if !ok || !host.BuiltIn {
+		return ""
+	}
+	img, err := r.opts.Images.Get(ctx, host.ID)
+	if err != nil {
+		return ""
+	}
+	return img.Path
+}
+
 // isCurrent reports whether a template still has its name, so that no other template replaced it.
 func (r *resolver) isCurrent(id, name string) bool {
 	t, ok := r.opts.Images.ByID(id)

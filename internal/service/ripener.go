@@ -1,12 +1,12 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/carrel-dev/carrel"
@@ -16,6 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/policy"
+	"github.com/carrel-dev/carrel/internal/readiness"
 	"github.com/carrel-dev/carrel/internal/service/golden"
 	"github.com/carrel-dev/carrel/internal/service/timeline"
 	"github.com/carrel-dev/carrel/internal/service/warm"
@@ -43,18 +44,6 @@ type ripener struct {
 }
 
 var _ golden.Host = (*ripener)(nil)
-
-const (
-	// readyPause is the time between two runs of the ready command. readyTry is the longest time
-	// for one run.
-	readyPause = 100 * time.Millisecond
-	readyTry   = 10 * time.Second
-	// readyMost bounds the whole start, whatever a template says.
-	readyMost = 10 * time.Minute
-	// readyOutput is how many bytes of the ready command's last output are shown when it never
-	// succeeds.
-	readyOutput = 200
-)
 
 // start makes a template's own start. like is a plan for a sandbox of the template.
 func (r *ripener) start(ctx context.Context, key string, img image.Image, like *plan) (id carrel.SnapshotID, took time.Duration, err error) {
@@ -104,7 +93,7 @@ func (r *ripener) ripen(ctx context.Context, key string, img image.Image, like *
 		return "", err
 	}
 	pass.Done(nil) // from here it waits only for its own start command
-	if err := r.awaitReady(ctx, conn, img); err != nil {
+	if err := r.awaitReady(ctx, b, conn, inst, img); err != nil {
 		return "", err
 	}
 	_ = r.greeter.touch(ctx, conn, touches) // the snapshot then holds what a first command needs
@@ -123,44 +112,32 @@ func (r *ripener) awaitSpare(ctx context.Context, sb carrel.Sandbox) (*admission
 }
 
 // check is how a template's ready command is tried.
-func (r *ripener) check(img image.Image) carrel.ReadyCheck {
-	c := img.ReadyCheck
-	return carrel.ReadyCheck{Interval: cmp.Or(c.Interval, readyPause),
-		Timeout: cmp.Or(c.Timeout, readyTry),
-		Within:  min(cmp.Or(c.Within, r.opts.ReadyTimeout), max(readyMost, r.opts.ReadyTimeout))}
+func (r *ripener) check(img image.Image) readiness.Check {
+	return readiness.Of(img.Template, r.opts.ReadyTimeout)
 }
 
-// awaitReady runs the start command, and then the ready command until it succeeds.
-func (r *ripener) awaitReady(ctx context.Context, conn *guest.Conn, img image.Image) error {
-	check := r.check(img)
-	ctx, cancel := context.WithTimeout(ctx, check.Within)
-	defer cancel()
+// awaitReady runs the start command, and then the ready command until it succeeds. It ends early
+// when the sandbox does.
+func (r *ripener) awaitReady(ctx context.Context, b *box, conn *guest.Conn,
+	inst driver.Instance, img image.Image) error {
 	p, err := conn.Start(ctx, carrel.Command{Args: img.Start, Tag: startTag})
 	if err != nil {
 		return fmt.Errorf("its start command %q could not be started: %w", img.Start, err)
 	}
 	_ = p.Close() // disconnects: it runs on
-	last := "it was not run yet"
-	for {
-		tctx, cancel := context.WithTimeout(ctx, check.Timeout)
-		res, err := conn.Run(tctx, carrel.Command{Args: []string{"/bin/sh", "-c", img.Ready}})
-		cancel()
-		switch {
-		case err == nil && res.ExitCode == 0:
-			return nil
-		case err == nil:
-			out := append(res.Stdout, res.Stderr...)
-			last = fmt.Sprintf("it exited with status %d and wrote %q", res.ExitCode, out[max(0, len(out)-readyOutput):])
-		case ctx.Err() == nil:
-			last = err.Error()
+	ctx, end := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer end(nil)
+	watch.Go(func() {
+		exit, err := inst.Wait(ctx)
+		if ctx.Err() == nil && err == nil {
+			end(&carrel.Error{Kind: carrel.Exhausted, Field: "start",
+				Err: fmt.Errorf("its sandbox ended while its start command %q ran: %s", img.Start,
+					explain(b.public().Limits, verdict{exit.Reason, exit.Message}))})
 		}
-		if !sleep(ctx, check.Interval) {
-			return &carrel.Error{Kind: carrel.TimedOut, Field: "ready",
-				Err: fmt.Errorf("its ready command %q did not succeed within %v: %s", img.Ready, check.Within,
-					last),
-				Hint: "see whether the start command works: carrel create " + img.Name + ", carrel exec"}
-		}
-	}
+	})
+	return r.check(img).Await(ctx, conn.Run)
 }
 
 // keep takes the snapshot of a sandbox that is ready.

@@ -196,12 +196,16 @@ func (r *roots) missing(rec state.Record, digest string, err error) error {
 	if digest == "" {
 		digest = "unknown"
 	}
+	hint := fmt.Sprintf(
+		"put exactly this image back %s: a backup of this data directory holds it, and so does the directory sandboxes/%s of "+
+			"another one with such a sandbox; then resume again", where, rootsDir)
+	if t, ok := r.opts.Images.ByID(rec.Sandbox.Template); ok && t.StandIn != "" {
+		hint = "make it: carrel template get " + t.Name + "; or " + hint
+	}
 	return &carrel.Error{Kind: carrel.Unavailable, Field: "template",
 		Err: fmt.Errorf("the image under it is missing: template %s (%s) with the digest %s: %w",
 			rec.Sandbox.Template, rec.Sandbox.Alias, digest, err),
-		Hint: fmt.Sprintf(
-			"put exactly this image back %s: a backup of this data directory holds it, and so does the directory sandboxes/%s of "+
-				"another one with such a sandbox; then resume again", where, rootsDir)}
+		Hint: hint}
 }
 
 // isOtherRoot reports whether a driver refused a snapshot because it lies on another image.

@@ -76,6 +76,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/admission"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/image"
+	"github.com/carrel-dev/carrel/internal/readiness"
 	"github.com/carrel-dev/carrel/internal/service/golden"
 	"github.com/carrel-dev/carrel/internal/service/warm"
 	"github.com/carrel-dev/carrel/internal/snapshot"
@@ -168,7 +169,7 @@ func (o Options) withDefaults() Options {
 	def(&o.MaxTimeout, 24*time.Hour)
 	def(&o.StartTimeout, time.Minute)
 	def(&o.SampleEvery, 5*time.Second)
-	def(&o.ReadyTimeout, 2*time.Minute)
+	def(&o.ReadyTimeout, readiness.Within)
 	if o.DefaultTier == "" {
 		o.DefaultTier = carrel.Sim
 	}
@@ -282,11 +283,13 @@ func (s *Service) begin(ctx context.Context) error {
 	}
 	s.lost.announce()
 	for _, b := range s.table.snapshot() {
+		s.creator.repeats.load(b.record())
 		if b.record().Wake {
 			s.table.spawn(func() { s.recovery.wakeUp(b) })
 		}
 	}
-	for _, work := range []func(){s.lifecycle.expire, s.meter.sample, s.trim, s.autopilot.idle, s.autopilot.checkpoints, func() { s.warm.Keep(s.table.ctx) }} {
+	for _, work := range []func(){s.lifecycle.expire, s.meter.sample, s.meter.count, s.trim,
+		s.autopilot.idle, s.autopilot.checkpoints, func() { s.warm.Keep(s.table.ctx) }} {
 		s.table.spawn(work)
 	}
 	return nil

@@ -40,6 +40,9 @@ func (t *templates) GetTemplate(ctx context.Context, nameOrID string) (carrel.Te
 		return carrel.Template{}, err
 	}
 	img, err := t.opts.Images.Get(ctx, found.ID)
+	if img.StandIn != "" {
+		img.ID = found.ID // not that of the stand-in, on whose image its sandboxes lie
+	}
 	return t.goldens.Marked(img.Template), err
 }
 
@@ -61,8 +64,10 @@ func (t *templates) ImportTemplate(ctx context.Context, name string, archive io.
 // PullImage implements carrel.Registries.
 func (t *templates) PullImage(ctx context.Context, name string, opts carrel.PullOptions,
 	progress func(carrel.Progress)) (carrel.Template, error) {
-	if err := t.opts.Images.CheckName("pull template", name); err != nil {
-		return carrel.Template{}, err
+	if opts.Image != "" { // else it is the name of a built-in template
+		if err := t.opts.Images.CheckName("pull template", name); err != nil {
+			return carrel.Template{}, err
+		}
 	}
 	pass, err := t.gates.enterBuild(ctx, "pull template")
 	if err != nil {
@@ -125,18 +130,18 @@ func (t *templates) ResolveTemplate(ctx context.Context, op string, ref carrel.T
 	return carrel.Template{}, m.moment.Snapshot.ID, nil
 }
 
-// image makes a template ready for a tier. The template base is packed from this machine's tools at
-// its first use. A tier without real processes can't run those tools. There, the template sim
-// stands for base and is ready at once.
+// image makes a template ready for a tier. The templates host and base have real programs. A tier
+// without real processes can't run those. There, the template sim stands for them and is ready at
+// once.
 func (t *templates) image(ctx context.Context, found carrel.Template, tier carrel.Tier) (image.Image, error) {
 	if tier == "" {
 		tier = t.opts.DefaultTier
 	}
-	if found.BuiltIn && found.Name == image.Base {
+	if found.BuiltIn && (found.Name == image.Base || found.Name == image.Host) {
 		if d, err := t.opts.Drivers.Get(tier); err == nil && !d.Info().Capabilities.RealProcesses {
 			if sim, ok := t.opts.Images.Named("", image.Sim); ok {
 				img, err := t.opts.Images.Get(ctx, sim.ID)
-				img.Name = image.Base
+				img.Name = found.Name
 				return img, err
 			}
 		}

@@ -265,6 +265,8 @@ func (d *Daemon) Kernels() (n int) {
 func (d *Daemon) launch() {
 	d.t.Helper()
 	d.cmd = d.command(d.args...)
+	// Tests want this machine's tools, even if its user has had base made.
+	d.cmd.Env = slices.Concat([]string{"CARREL_BASE=host"}, d.cmd.Environ())
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
 	if err := d.cmd.Start(); err != nil {
 		d.t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 
 // smallTools are the programs of the small image. They and their libraries come from this machine.
 var smallTools = []string{"sh", "bash", "cat", "cut", "date", "dd", "env", "find", "grep", "head",
-	"id", "ls", "mkdir", "mv", "pwd", "readlink", "rm",
+	"id", "ln", "ls", "mkdir", "mv", "pwd", "readlink", "rm",
 	"seq", "sha256sum", "sleep", "stat", "touch", "true", "wc", "tr"}
 
 var libraryLine = regexp.MustCompile(`(/\S+) \(0x`)

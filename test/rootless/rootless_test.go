@@ -360,7 +360,7 @@ type report []struct {
 func TestDoctor(t *testing.T) {
 	w := start(t)
 	row := doctor(t, w.CLI("doctor", "--json"))
-	if !row[0].OK || row[0].Driver != "gvisor" || row[1].Driver != "ns" || row[3].Driver != "run" || !row[3].OK {
+	if !row[0].OK || row[0].Driver != "gvisor" || row[1].Driver != "ns" || row[3].Driver != "base" || !row[3].OK || row[4].Driver != "run" || !row[4].OK {
 		t.Fatalf("%+v", row)
 	}
 	var all string
@@ -383,8 +383,8 @@ func TestDoctor(t *testing.T) {
 	if row[1].OK || row[1].Hint == "" {
 		t.Errorf("without namespaces: %+v", row[1])
 	}
-	if row[3].OK || row[3].Hint == "" {
-		t.Errorf("without namespaces: %+v", row[3])
+	if row[4].OK || row[4].Hint == "" {
+		t.Errorf("without namespaces: %+v", row[4])
 	}
 	if !row[2].OK {
 		t.Errorf("the simulated tier needs nothing: %+v", row[2])
@@ -397,7 +397,7 @@ func doctor(t *testing.T, cmd *exec.Cmd) report {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	var rows report
-	if jerr := json.Unmarshal(out, &rows); err != nil || jerr != nil || len(rows) != 4 {
+	if jerr := json.Unmarshal(out, &rows); err != nil || jerr != nil || len(rows) != 5 {
 		t.Fatalf("%v, %v: %s%s", err, jerr, out, stderr.Bytes())
 	}
 	return rows

@@ -57,14 +57,20 @@ func pythonTests(files string) func(t *testing.T) *exec.Cmd {
 	return func(t *testing.T) *exec.Cmd {
 		_, err := exec.LookPath("python3")
 		testenv.Need(t, "python", err)
-		install(t, "python/.venv/bin/pip", "python3", "-m", "venv", "python/.venv")
-		install(t, "python/.venv/lib/*/site-packages/e2b", "python/.venv/bin/pip", "install", "--quiet", "-r", "python/requirements.txt")
+		installPython(t)
 		found, err := filepath.Glob(filepath.Join("python", files))
 		if err != nil || len(found) == 0 {
 			t.Fatal("no test files", err)
 		}
 		return exec.Command("python/.venv/bin/python", append([]string{"-m", "unittest", "-v"}, found...)...)
 	}
+}
+
+func installPython(t *testing.T) {
+	t.Helper()
+	install(t, "python/.venv/bin/pip", "python3", "-m", "venv", "python/.venv")
+	install(t, "python/.venv/lib/*/site-packages/e2b", "python/.venv/bin/pip", "install",
+		"--quiet", "-r", "python/requirements.txt")
 }
 
 var installing sync.Mutex

@@ -64,7 +64,8 @@ func (s *socket) connect(addr []byte) error {
 		default:
 			return err
 		}
-		if limit > 0 && time.Since(begin) >= limit {
+		// EINTR comes from a signal of this process, and says nothing about the time.
+		if limit > 0 && time.Since(begin) >= limit && err != unix.EINTR {
 			return err
 		}
 		if _, gone := s.call.Bytes(0, 0); gone != nil {

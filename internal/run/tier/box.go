@@ -55,8 +55,12 @@ func openBox(ctx context.Context, r Request, st *state) (_ *box, err error) {
 	if err != nil {
 		return nil, err
 	}
-	sb, err := b.svc.Create(ctx, carrel.CreateOptions{Tier: r.Tier, Timeout: lifetime, Network: r.Network,
-		Limits: carrel.Limits{CPUs: r.CPUs, MemoryMB: r.MemoryMB, Pids: r.Pids}})
+	opts := carrel.CreateOptions{Tier: r.Tier, Timeout: lifetime, Network: r.Network,
+		Limits: carrel.Limits{CPUs: r.CPUs, MemoryMB: r.MemoryMB, Pids: r.Pids}}
+	if r.Tier != carrel.Sim {
+		opts.Template = "host" // a box has this machine's programs, whatever base is
+	}
+	sb, err := b.svc.Create(ctx, opts)
 	if err != nil {
 		return nil, err
 	}

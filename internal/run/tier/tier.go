@@ -12,7 +12,7 @@
 // layer of an overlay, and are carried out on the real directory with the rules of package overlay:
 // protected names are skipped, and a file that somebody else changed in that time is a conflict.
 //
-// In the gvisor tier the command finds this machine's programs (the built-in template "base"). It
+// In the gvisor tier the command finds this machine's programs (the built-in template "host"). It
 // is root if the caller is root, else the user "user". In the sim tier it is a command line of the
 // simulated shell: one argument is a complete line, several are words.
 //

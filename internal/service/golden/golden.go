@@ -153,7 +153,9 @@ func (g *Starts) make(ctx, life context.Context, key string, of Of, build Make) 
 func (g *Starts) end(key string, id carrel.SnapshotID, err error) bool {
 	problem := ""
 	if err != nil {
-		problem = err.Error()
+		if problem = err.Error(); carrel.HintOf(err) != "" {
+			problem += "; " + carrel.HintOf(err)
+		}
 	}
 	cancel := func() {}
 	g.mu.Lock()

@@ -155,6 +155,19 @@ func (x *Index) Hold(id carrel.SnapshotID) (release func(), ok bool) {
 	if _, ok := x.byID[id]; !ok {
 		return nil, false
 	}
+	return x.holdLocked(id), true
+}
+
+// HoldNew is Hold for a snapshot whose record the caller is about to put. So nobody can delete it
+// between the two.
+func (x *Index) HoldNew(id carrel.SnapshotID) (release func()) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.holdLocked(id)
+}
+
+// holdLocked counts one more user of a snapshot. The caller holds mu.
+func (x *Index) holdLocked(id carrel.SnapshotID) (release func()) {
 	x.held[id]++
 	return sync.OnceFunc(func() {
 		x.mu.Lock()
@@ -162,7 +175,14 @@ func (x *Index) Hold(id carrel.SnapshotID) (release func(), ok bool) {
 		if x.held[id]--; x.held[id] == 0 {
 			delete(x.held, id)
 		}
-	}), true
+	})
+}
+
+// IsHeld reports whether somebody holds a snapshot now.
+func (x *Index) IsHeld(id carrel.SnapshotID) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.held[id] > 0
 }
 
 // Hidden reports whether a snapshot is the service's own and is not shown.

@@ -146,6 +146,15 @@ test('watching below', async () => {
   await assert.rejects(sandbox.files.watchDir('no/such/dir', () => {}), NotFoundError)
 })
 
+test('watching with entries, and on any mount', { skip: sdkName !== 'e2b' && 'options of newer SDKs' }, async () => {
+  await sandbox.files.makeDir('entries')
+  const events = []
+  const watch = await sandbox.files.watchDir('entries', (e) => { events.push(e) }, { includeEntry: true, allowNetworkMounts: true })
+  await sandbox.files.write('entries/file', '12345')
+  await until('the entry', () => events.some((e) => e.entry?.name === 'file' && e.entry.size === 5))
+  await watch.stop()
+})
+
 test('signed URLs', async () => {
   await sandbox.files.write('shared.txt', 'by URL')
   const url = await sandbox.downloadUrl('shared.txt')

@@ -44,10 +44,10 @@ export function get(sandbox, port, headers = {}) {
 }
 
 /** api makes a request of the control plane that no SDK would make. */
-export function api(method, path, body) {
+export function api(method, path, body, more = {}) {
   const base = process.env.E2B_API_URL ?? `https://api.${process.env.E2B_DOMAIN}`
   return fetch(base + path, {
-    method, body: body && JSON.stringify(body), headers: { 'X-API-KEY': process.env.E2B_API_KEY, 'Content-Type': 'application/json' },
+    method, body: body && JSON.stringify(body), headers: { 'X-API-KEY': process.env.E2B_API_KEY, 'Content-Type': 'application/json', ...more },
   })
 }
 

@@ -1,7 +1,7 @@
 // Snapshots and forks: moments that are kept, and begun from again.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { NotFoundError, Sandbox, api, collect, create, real, sleep, until } from './lib.mjs'
+import { NotFoundError, Sandbox, api, collect, create, real, sleep, template, until } from './lib.mjs'
 
 const counting = 'i=0; while :; do i=$((i+1)); echo $i >/tmp/count; echo tick $i; sleep 0.1; done'
 const count = async (sandbox) => Number(await sandbox.files.read('/tmp/count')) || 0
@@ -122,4 +122,37 @@ test('fork: by ID, one unless asked for more, and none too many', async () => {
     assert.deepEqual([answer.status, code, message], [400, 400, text])
   }
   await assert.rejects(Sandbox.fork('iaaaaaaaaaaaaaaaaaaaa'), NotFoundError)
+})
+
+// No published SDK sends these yet. The form is that of E2B's next ones.
+test('fork: the second route, with the files alone', async () => {
+  const sandbox = await create()
+  await sandbox.files.write('state.txt', 'kept')
+  const command = await sandbox.commands.run(counting, { background: true, timeoutMs: 0 })
+  await until('it to count', async () => command.stdout.includes('tick 3\n'))
+  const answer = await api('POST', `/v2/sandboxes/${sandbox.sandboxId}/fork`, { memory: false })
+  assert.equal(answer.status, 201)
+  const [{ sandbox: made }] = await answer.json()
+  const [fork] = collect(await Sandbox.connect(made.sandboxID, { timeoutMs: 120_000 }))
+  assert.equal(await fork.files.read('state.txt'), 'kept')
+  assert.deepEqual(await fork.commands.list(), [], 'no process came along')
+  const before = command.stdout.length
+  await until('the source to count on', async () => command.stdout.length > before)
+  const info = await (await api('GET', `/sandboxes/${made.sandboxID}`)).json()
+  const life = new Date(info.endAt) - new Date(info.startedAt)
+  assert.ok(life > 200_000, `it lives ${life} ms`)
+  await command.kill()
+})
+
+test('a creation that is sent again makes no second sandbox', async () => {
+  const body = { templateID: template, timeout: 60, metadata: { sent: 'twice' } }
+  const key = { 'Idempotency-Key': `key-${Date.now()}` }
+  const answers = await Promise.all([1, 2, 3].map(() => api('POST', '/v2/sandboxes', body, key)))
+  assert.deepEqual(answers.map((a) => a.status), [201, 201, 201])
+  const ids = new Set((await Promise.all(answers.map((a) => a.json()))).map((s) => s.sandboxID))
+  assert.equal(ids.size, 1)
+  collect(await Sandbox.connect([...ids][0]))
+  const other = await api('POST', '/v2/sandboxes', { ...body, timeout: 61 }, key)
+  assert.equal(other.status, 409)
+  assert.equal((await other.json()).error_code, 'idempotency_request_mismatch')
 })
