@@ -9,6 +9,7 @@
 #   make chaos     damage real daemons for DURATION (10m) and check that nothing acknowledged is lost; SEED=, TRIALS=kill,power
 #                  and MUTANTS=false choose what runs
 #   make kernels   the code interpreter: its kernels, and E2B's own packages for it
+#   make frameworks  the frameworks that agents are made with, unmodified, on real sandboxes with a fake model
 #   make bench     the side-by-side measurements (BENCH="create exec --quick" for some)
 #   make build     bin/carrel and what it carries
 #   make dist      packages, archives, an image, checksums and bills of materials in bin/dist
@@ -48,7 +49,7 @@ REAL        := ./internal/driver/gvisor ./test/crash ./test/fulldisk ./test/upgr
 	./test/chaos ./test/build ./test/builtin ./test/datadir ./test/registry ./local ./internal/driver/sim ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./internal/linux/cell ./internal/tools ./internal/tools/licenses
 PLAIN        = $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|shell/test|shell/internal)(/|$$)' | grep -v 'carrel-dev/carrel/bench' | grep -vE '/(internal/box$$|shell/codemode|shell/tools/(script|sqlite|git|data))')
 
-.PHONY: test-matrix chaos kernels play dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim
+.PHONY: frameworks test-matrix chaos kernels play dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim
 
 build: bin/carrel bin/carrel-guest bin/carrel-sudo bin/carrel-box bin/carrel-sentry
 
@@ -142,6 +143,12 @@ kernels: build
 	bin/kernels/bin/pip install --quiet $(KERNELS)
 	CARREL_KERNELS=$(CURDIR)/bin/kernels CARREL_REQUIRE=$(CARREL_REQUIRE),ipykernel $(GOTEST) -v -timeout 60m \
 		./internal/guest/interpreter/... ./test/kernels
+
+# Frameworks for agents from npm and PyPI. Their packages come to gigabytes; they stay in bin/frameworks.
+# RUN=TestPython/agno runs one of them.
+frameworks: build need-sdk
+	CARREL_FRAMEWORKS=$(CURDIR)/bin/frameworks CARREL_REQUIRE=$(CARREL_REQUIRE),node,python $(GOTEST) -v -timeout 60m \
+		-run '$(or $(RUN),.)' ./test/frameworks
 
 # Everything that is released, for all systems, in bin/dist. DIST="-platforms linux/amd64" makes one alone.
 # A version is the last tag's; between tags it is the next one's, with the commit's time.

@@ -17,7 +17,7 @@ type pin struct{ client, file string }
 func pins(t *testing.T) map[pin]string {
 	t.Helper()
 	all := map[pin]string{}
-	requirement := regexp.MustCompile(`(?m)^([\w.-]+)==(\S+)$`)
+	requirement := regexp.MustCompile(`(?m)^([\w.-]+)(?:\[[\w,]+\])?==(\S+)$`)
 	err := filepath.WalkDir("test", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
