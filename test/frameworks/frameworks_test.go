@@ -21,8 +21,8 @@ import (
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
 
-// programTime bounds one program.
-const programTime = 5 * time.Minute
+// programTime bounds one program. Some make a template of several hundred megabytes.
+const programTime = 10 * time.Minute
 
 // stage is what the frameworks of one language share: a daemon, and a directory that is kept.
 type stage struct {
@@ -30,10 +30,9 @@ type stage struct {
 	cache  string // absolute; installed packages stay there for the next time
 }
 
-// newStage starts a daemon that has the template code-interpreter-v1. The test takes minutes and
-// installs much, so only "make frameworks" runs it. It sets CARREL_FRAMEWORKS to the directory of
-// what is installed.
-func newStage(t *testing.T) *stage {
+// keptDir returns the directory of what is installed, CARREL_FRAMEWORKS. The tests take minutes and
+// install much, so only "make frameworks" runs them: it sets the variable.
+func keptDir(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("CARREL_FRAMEWORKS")
 	if dir == "" {
@@ -44,6 +43,13 @@ func newStage(t *testing.T) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return dir
+}
+
+// newStage starts a daemon that has the template code-interpreter-v1.
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	dir := keptDir(t)
 	// The template is the one that "make kernels" makes, so that it is made once.
 	cache := filepath.Join(filepath.Dir(dir), "kernels", "cache")
 	args := []string{"--cache-dir", cache}
