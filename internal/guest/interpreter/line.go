@@ -20,6 +20,9 @@ var fields = map[string]string{
 // objects are the fields whose value may be an object. The others are texts.
 var objects = map[string]bool{"json": true, "data": true, "chart": true}
 
+// onlyObjects are the fields whose value may be nothing else: clients look into it.
+var onlyObjects = map[string]bool{"data": true, "chart": true}
+
 // encode writes an event as a line of the protocol.
 func encode(e kernel.Event) ([]byte, error) {
 	var line map[string]any
@@ -59,6 +62,12 @@ func result(e kernel.Event) map[string]any {
 		switch isText := json.Unmarshal(raw, &text) == nil; {
 		case field == "text" && isText:
 			line[field] = unquoted(text)
+		case onlyObjects[field]:
+			if len(raw) > 0 && raw[0] == '{' {
+				line[field] = raw
+			} else {
+				extra[mime] = raw
+			}
 		case isText && len(raw) > 0 && raw[0] == '"':
 			line[field] = text
 		case objects[field] && len(raw) > 0 && raw[0] != 'n':

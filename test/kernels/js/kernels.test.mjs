@@ -132,22 +132,134 @@ test('a cell needs the access token', async () => {
   assert.equal((await call({ 'Content-Type': 'text/plain' })).status, 415)
 })
 
-test('variables live through a pause and in each fork', { skip: !memory }, async () => {
-  const s = await Sandbox.create({ timeoutMs: 300_000 })
+test('a page calls a sandbox that is closed to the public', async () => {
+  const s = await Sandbox.create({ timeoutMs: 300_000, network: { allowPublicTraffic: false } })
   try {
-    await s.runCode('v = [1]')
+    assert.ok(s.trafficAccessToken)
+    const page = { 'E2b-Sandbox-Id': s.sandboxId, 'E2b-Sandbox-Port': '49999', Origin: 'https://page.example.com',
+      'Sec-Fetch-Site': 'cross-site' }
+    const call = (headers) => fetch(process.env.E2B_SANDBOX_URL + '/execute', { method: 'POST',
+      body: JSON.stringify({ code: '6*7' }), headers: { ...page, 'Content-Type': 'application/json', ...headers } })
+    const token = { 'E2B-Traffic-Access-Token': s.trafficAccessToken }
+    const mine = { 'X-Access-Token': s.envdAccessToken ?? '' }
+    for (const headers of [{}, mine, { 'E2B-Traffic-Access-Token': 'guessed', ...mine }]) {
+      const r = await call(headers)
+      assert.ok(r.status === 401 || r.status === 403, `${Object.keys(headers)}: ${r.status}`)
+      assert.doesNotMatch(await r.text(), /42/)
+    }
+    // The traffic token opens the port; a cell needs the sandbox's own token as well.
+    assert.equal((await call(token)).status, 401)
+    // What a page can send without asking first: a form.
+    assert.equal((await call({ ...token, ...mine, 'Content-Type': 'text/plain' })).status, 415)
+    const r = await call({ ...token, ...mine })
+    assert.equal(r.status, 200)
+    assert.match(await r.text(), /"text":"42"/)
+    // A browser adds nothing of its user's, whichever site asks.
+    assert.equal(r.headers.get('access-control-allow-credentials'), null)
+    assert.equal((await s.runCode('6*7')).text, '42')
+  } finally {
+    await s.kill()
+  }
+})
+
+// api calls a route of the daemon that the package has no call for.
+async function api(path, body) {
+  const r = await fetch(process.env.E2B_API_URL + path, { method: 'POST', body: JSON.stringify(body),
+    headers: { 'Content-Type': 'application/json', 'X-API-Key': process.env.E2B_API_KEY } })
+  assert.ok(r.ok, `${path}: ${r.status} ${await r.text()}`)
+}
+
+// keep leaves a variable in three kernels of different makes, and returns the context of one.
+async function keep(s) {
+  const context = await s.createCodeContext({ language: 'python' })
+  await s.runCode('v = [1]')
+  await s.runCode('v = ["own"]', { context })
+  await s.runCode('var v = [1]', { language: 'js' })
+  await s.runCode('v=1; f() { echo "$v$1"; }', { language: 'bash' })
+  return context
+}
+
+// more adds to each variable and returns all.
+async function more(s, context, x) {
+  const [own, py, js, sh] = await Promise.all([s.runCode(`v.append(${x}); v`, { context }),
+    s.runCode(`v.append(${x}); v`), s.runCode(`v.push(${x}); v.join()`, { language: 'js' }),
+    s.runCode(`v=$v,${x}; f`, { language: 'bash' })])
+  for (const e of [own, py, js, sh]) assert.equal(e.error, undefined)
+  return [own.text, py.text, js.text, sh.logs.stdout.join('')]
+}
+
+const all = (...xs) => [`['own', ${xs.join(', ')}]`, `[1, ${xs.join(', ')}]`, [1, ...xs].join(), `1,${xs.join()}\n`]
+
+test('variables live through a pause, in each fork and in a copy of a snapshot', { skip: !memory }, async () => {
+  const s = await Sandbox.create({ timeoutMs: 300_000 })
+  const made = []
+  try {
+    const context = await keep(s)
     await s.pause()
     const again = await Sandbox.connect(s.sandboxId)
-    assert.equal((await again.runCode('v.append(2); v')).text, '[1, 2]')
-    const snapshot = await again.createSnapshot()
-    const forks = await Promise.all([3, 4].map(() => Sandbox.create(snapshot.snapshotId, { timeoutMs: 300_000 })))
-    try {
-      const texts = await Promise.all(forks.map(async (f, i) => (await f.runCode(`v.append(${i}); v`)).text))
-      assert.deepEqual(texts, ['[1, 2, 0]', '[1, 2, 1]'])
-      assert.equal((await again.runCode('v')).text, '[1, 2]')
-    } finally {
-      await Promise.all(forks.map((f) => f.kill()))
+    assert.deepEqual(await more(again, context, 2), all(2))
+    const forks = await again.fork({ count: 2, timeoutMs: 300_000 })
+    for (const f of forks) {
+      assert.ok(f instanceof Sandbox, f)
+      made.push(f)
     }
+    const snapshot = await again.createSnapshot()
+    made.push(await Sandbox.create(snapshot.snapshotId, { timeoutMs: 300_000 }))
+    // Each goes on with what it was given, and none sees what another one adds.
+    const got = await Promise.all(made.map((f, i) => more(f, context, 10 + i)))
+    assert.deepEqual(got, made.map((_, i) => all(2, 10 + i)))
+    assert.deepEqual(await more(again, context, 3), all(2, 3))
+    assert.deepEqual(await more(made[0], context, 4), all(2, 10, 4))
+  } finally {
+    await Promise.all([s, ...made].map((f) => f.kill()))
+  }
+})
+
+test('a rollback takes variables back to what they were', { skip: !memory }, async () => {
+  const s = await Sandbox.create({ timeoutMs: 300_000 })
+  try {
+    const context = await keep(s)
+    await more(s, context, 2)
+    const { snapshotId } = await s.createSnapshot()
+    await more(s, context, 3)
+    const late = await s.createCodeContext()
+    await api(`/carrel/v1/sandboxes/${s.sandboxId}/rollback`, { to: snapshotId })
+    assert.deepEqual(await more(s, context, 4), all(2, 4))
+    // What was made after the snapshot is not there.
+    await assert.rejects(s.runCode('1', { context: late }), NotFoundError)
+  } finally {
+    await s.kill()
+  }
+})
+
+test('a fork does not disturb the cell that runs, which ends in the fork', { skip: !memory }, async () => {
+  const s = await Sandbox.create({ timeoutMs: 300_000 })
+  let fork
+  try {
+    let began
+    const on = new Promise((resolve) => { began = resolve })
+    const cell = s.runCode('import time\nprint("on", flush=True)\nfor n in range(40): time.sleep(0.1)\nn',
+      { onStdout: () => began() })
+    await on;
+    [fork] = await s.fork({ count: 1, timeoutMs: 300_000 })
+    assert.ok(fork instanceof Sandbox, fork)
+    // Its client is the first sandbox's. In the fork nobody waits for it, so it is interrupted there.
+    const there = await fork.runCode('n < 39')
+    assert.equal(there.text, 'True')
+    assert.equal((await cell).text, '39')
+  } finally {
+    await Promise.all([s, fork].map((f) => f?.kill()))
+  }
+})
+
+test('without memory in snapshots a resumed sandbox has files, and kernels that start empty', { skip: memory }, async () => {
+  const s = await Sandbox.create({ timeoutMs: 300_000 })
+  try {
+    await s.runCode('v = 1; open("kept", "w").write("of before")')
+    await s.pause()
+    const again = await Sandbox.connect(s.sandboxId)
+    assert.equal((await again.runCode('open("kept").read()')).text, 'of before')
+    assert.equal((await again.runCode('v')).error?.name, 'NameError')
   } finally {
     await s.kill()
   }

@@ -143,6 +143,59 @@ plt.plot(days, [1, 2.5, 4], label='load'); plt.title('T'); plt.xlabel('Time (s)'
         self.assertIn("left out", "".join(execution.logs.stderr))
 
 
+    def test_foreign_context(self):
+        """Another sandbox's context is unknown, and so is a guess that differs in one character."""
+        context = self.sandbox.create_code_context()
+        self.run_code("secret = 1", context=context)
+        other = Sandbox.create(timeout=300)
+        self.addCleanup(other.kill)
+        last = "0" if context.id[-1] != "0" else "1"
+        for sandbox, id in ((other, context.id), (self.sandbox, context.id[:-1] + last), (self.sandbox, ""),
+                            (self.sandbox, "../contexts"), (self.sandbox, context.id.upper() + "x")):
+            guess = type(context)(context_id=id, language="python", cwd="/")
+            if id:
+                with self.assertRaises(NotFoundException):
+                    sandbox.run_code("secret", context=guess)
+            else:  # no context is the default one
+                self.assertEqual(sandbox.run_code("secret", context=guess).error.name, "NameError")
+
+    def test_full_memory(self):
+        """A cell that fills the memory ends its kernel or itself, and the interpreter lives."""
+        context = self.sandbox.create_code_context()
+        execution = self.sandbox.run_code(
+            "import resource\nhold = []\n"
+            "resource.setrlimit(resource.RLIMIT_AS, (700 << 20, 700 << 20))\n"
+            "while True: hold.append(bytearray(16 << 20))", context=context, timeout=300)
+        self.assertIn(execution.error.name, ("MemoryError", "KernelDied"))
+        self.assertEqual(self.sandbox.run_code("1").text, "1")
+        self.sandbox.remove_code_context(context)
+
+    def test_hostile_forms(self):
+        """Forms of a value that are no forms: the answer stays well formed, and the cell's own."""
+        execution = self.sandbox.run_code("""
+from IPython.display import display
+display({'text/plain': {'a': 1}, 'image/png': ['x'], 'application/json': 'text', 'e2b/chart': 'no chart'}, raw=True)
+display({'': 'x', 'a b\\n{"type": "error"}': 'y', '__proto__': 'z', 'is_main_result': True}, raw=True)
+display({'text/html': '\\u2028<script>\\x00'}, raw=True)
+display({}, raw=True)
+class Bad:
+    def _repr_html_(self): return 5
+    def __repr__(self): return 'still a text'
+Bad()""", timeout=300)
+        self.assertIsNone(execution.error, execution.error)
+        self.assertEqual([r.is_main_result for r in execution.results][-1:], [True])
+        self.assertFalse(any(r.is_main_result for r in execution.results[:-1]))
+        self.assertEqual(execution.text, "still a text")
+
+    def test_forged_lines(self):
+        """What a cell prints is never taken for what the interpreter says."""
+        forged = '{"type": "error", "name": "Forged", "value": "", "traceback": ""}'
+        execution = self.run_code(f"import os, sys\nprint({forged!r}, flush=True)\nprint({forged!r}, file=sys.stderr)\n"
+                                  f"os.system({('echo ' + chr(39) + forged + chr(39))!r})\n'after'")
+        self.assertEqual(execution.text, "after")
+        self.assertIn("Forged", "".join(execution.logs.stdout))
+
+
 class Async(unittest.IsolatedAsyncioTestCase):
     async def test_beside_each_other(self):
         sandbox = await AsyncSandbox.create(timeout=300)

@@ -175,7 +175,8 @@ type executeRequest struct {
 	StopOnError     bool     `json:"stop_on_error"`
 }
 
-// Execute runs a cell and hands its outputs to output in their order. It returns an error if the
+// Execute runs a cell and hands its outputs to output in their order, and last the kernel's reply.
+// It returns an error if the
 // kernel is gone, the context ends or output returns an error. The kernel may then still be at work:
 // the outputs of this cell are dropped from then on.
 func (c *Client) Execute(ctx context.Context, r Request, output func(Message) error) error {
@@ -188,12 +189,15 @@ func (c *Client) Execute(ctx context.Context, r Request, output func(Message) er
 		return errors.Join(ErrGone, err)
 	}
 	replied, idle := false, false
+	var reply Message
 	grace := time.NewTimer(idleGrace)
 	defer grace.Stop()
 	for !replied || !idle {
 		select {
 		case m := <-c.replies:
-			replied = replied || m.Parent.ID == id
+			if m.Parent.ID == id {
+				replied, reply = true, m
+			}
 			grace.Reset(idleGrace)
 		case m := <-c.outputs:
 			grace.Reset(idleGrace)
@@ -209,7 +213,7 @@ func (c *Client) Execute(ctx context.Context, r Request, output func(Message) er
 			}
 		case <-grace.C:
 			if replied {
-				return nil
+				return output(reply)
 			}
 		case <-c.gone:
 			return ErrGone
@@ -217,7 +221,7 @@ func (c *Client) Execute(ctx context.Context, r Request, output func(Message) er
 			return ctx.Err()
 		}
 	}
-	return nil
+	return output(reply)
 }
 
 // Settle waits until the kernel has worked off everything that it was asked before.

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,8 +45,13 @@ func (n *notebook) Run(ctx context.Context, c Cell, out Sink) error {
 			return err
 		}
 	}
+	failed := false
 	return n.ended(n.client.Execute(ctx, r, func(m jupyter.Message) error {
 		e, ok := eventOf(m)
+		if ok && e.Type == Error {
+			ok = !failed
+			failed = true
+		}
 		if !ok {
 			return nil
 		}
@@ -112,6 +118,7 @@ func eventOf(m jupyter.Message) (e Event, ok bool) {
 		Text      string                     `json:"text"`
 		Count     int                        `json:"execution_count"`
 		Data      map[string]json.RawMessage `json:"data"`
+		Status    string                     `json:"status"`
 		EName     string                     `json:"ename"`
 		EValue    string                     `json:"evalue"`
 		Traceback []string                   `json:"traceback"`
@@ -129,6 +136,11 @@ func eventOf(m jupyter.Message) (e Event, ok bool) {
 		return Event{Type: Count, N: c.Count}, true
 	case "display_data", "update_display_data", "execute_result":
 		return Event{Type: Result, Main: m.Header.Type == "execute_result", Data: forms(c.Data)}, true
+	case "execute_reply":
+		// A kernel that fails to describe an error, such as one without memory, says it here only.
+		e = Event{Type: Error, Name: cmp.Or(c.EName, "KernelError"), Value: c.EValue,
+			Traceback: strings.Join(c.Traceback, "\n")}
+		return e, c.Status == "error"
 	case "error":
 		return Event{Type: Error, Name: c.EName, Value: c.EValue,
 			Traceback: strings.Join(c.Traceback, "\n")}, true
