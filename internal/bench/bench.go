@@ -116,6 +116,7 @@ func measurements() []measurement {
 		{name: "wire", short: "the way out: throughput, latency, connections", run: alone(benchWire)},
 		{name: "inject", short: "requests with a credential put in, beside mitmproxy", run: alone(benchInject)},
 		{name: "run", short: "carrel run, beside bwrap, srt and codex", run: alone(benchRun)},
+		{name: "interpreter", short: "cells of code, beside Jupyter Server and ipykernel", asked: true, run: benchInterpreter},
 		{name: "soak", short: "5 creates per second for long (--for): what grows", asked: true, run: benchSoak},
 	}
 }

@@ -18,7 +18,8 @@ func (a *app) benchCommand() *cobra.Command {
 		Short: "Measure this build on this machine, beside its peers",
 		Long: `Starts a daemon of its own in a temporary directory and measures it as its users meet it,
 in turns with the peers that are installed. Without a name it makes all measurements but the
-soak, which takes some fifteen minutes; with --quick three. The measurements:
+soak, which takes some fifteen minutes, and the interpreter, whose template takes five to make; with
+--quick three. The measurements:
 
 ` + bench.Help() + `
 --json FILE keeps the results, and --compare FILE prints what changed since such a file and

@@ -34,6 +34,7 @@ package driver
 import (
 	"context"
 	"io"
+	"math"
 	"net"
 	"os"
 	"time"
@@ -244,6 +245,10 @@ type Snapshotter interface {
 	// Unavailable when the sandbox has ended.
 	Snapshot(ctx context.Context, dir string, opts SnapshotOptions) (SnapshotInfo, error)
 }
+
+// WhenWanted is a [RestoreOptions].Later without an end: content that the sandbox never waits for is
+// never read, and takes no memory of its own. A snapshot of the sandbox reads the rest.
+const WhenWanted = time.Duration(math.MaxInt64)
 
 // RestoreOptions says how a snapshot is restored.
 type RestoreOptions struct {

@@ -16,6 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/policy"
+	"github.com/carrel-dev/carrel/internal/readiness"
 	"github.com/carrel-dev/carrel/internal/service/golden"
 	"github.com/carrel-dev/carrel/internal/service/timeline"
 	"github.com/carrel-dev/carrel/internal/service/warm"
@@ -42,6 +43,7 @@ type plan struct {
 	told   bool                 // the warm sandbox's guest knows everything already
 	golden string               // the key of the golden snapshot in rec.Born; "" for none
 	unripe bool                 // that start is being made
+	check  readiness.Check      // of that start
 	cold   bool                 // it is not like other sandboxes of its template: adopts none
 	owner  string               // the project of its template; "" for a built-in one and for a snapshot
 	lent   bool                 // its image goes away with it

@@ -42,7 +42,7 @@ func (cr *creator) planGolden(p *plan, img image.Image) {
 	if id != "" {
 		p.golden, p.rec.Born, p.rec.Sandbox.Generation = key, id, 1
 	}
-	p.unripe = making
+	p.unripe, p.check = making, cr.ripener.check(img)
 }
 
 // startOf names the template of a plan.

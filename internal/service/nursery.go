@@ -10,6 +10,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/cleanup"
+	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/pool"
 	"github.com/carrel-dev/carrel/internal/service/warm"
 	"github.com/carrel-dev/carrel/internal/state"
@@ -98,6 +99,8 @@ func (n *nursery) Make(ctx context.Context, key pool.Key, k warm.Kind) (_ *warm.
 	defer func() { pass.Done(err) }()
 	if n.creator.openGolden(ctx, p) {
 		defer p.from.release() // follow has a share of its own
+		// What it needs for its first work is read here, while nobody waits.
+		p.from.later = driver.WhenWanted
 	}
 	p.rec.Sandbox.State, p.rec.Sandbox.AccessToken = state.Warm, newToken()
 	b := n.table.newBox(p.rec, p.egress, func(error) {})
@@ -125,6 +128,9 @@ func (n *nursery) Make(ctx context.Context, key pool.Key, k warm.Kind) (_ *warm.
 	}
 	if err := n.placeholder(ctx, b, line); err != nil {
 		return nil, err
+	}
+	if p.golden != "" {
+		n.stretch(ctx, p.check, b)
 	}
 	if err := n.record(ctx, b); err != nil {
 		return nil, err

@@ -3,6 +3,8 @@ package service
 import (
 	"context"
 	"time"
+
+	"github.com/carrel-dev/carrel/internal/readiness"
 )
 
 // placeholder gives a ready guest an identity that nobody knows. It also runs a first command, so
@@ -12,6 +14,15 @@ func (n *nursery) placeholder(ctx context.Context, b *box, l *line) error {
 		return err
 	}
 	return n.greeter.touch(ctx, b.guest(), touches)
+}
+
+// stretch runs the ready command of a template once more, in a sandbox that goes on from the
+// template's own start. So the pages that its programs need for their work are in memory when the
+// work comes. A failure does not matter: the start was ready when it was kept.
+func (n *nursery) stretch(ctx context.Context, ready readiness.Check, b *box) {
+	ctx, cancel := context.WithTimeout(ctx, touchTime)
+	defer cancel()
+	_ = ready.Await(ctx, b.guest().Run)
 }
 
 // touchTime bounds the first commands. There are several, because each one leaves less to read, map

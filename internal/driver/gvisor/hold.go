@@ -1,6 +1,7 @@
 package gvisor
 
 import (
+	"math"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,12 @@ import (
 // So a sentry can be told to hold back reads that no task waits for. gVisor does not say which
 // pages a task waits for, but it counts the waiting tasks. The hold looks at that count.
 
+// A hold for a time lets the sentry read everything afterwards. A hold for good never does: what no
+// task waits for stays in the snapshot's file, of which the host keeps one copy in memory for all
+// sandboxes. A task then waits for less at once, see MapUnit. A hold for good lasts as long as the
+// sandbox, so it may not look at the count while nothing runs: the end of each stay of a task in its
+// program is noted (stir), and a hold that has noted none for a while sleeps until the next.
+
 // Times and limits of a hold.
 const (
 	holdBlind  = 5 * time.Second        // longest hold without finding the count
@@ -27,9 +34,25 @@ const (
 	holdWanted = 1000                   // looks that found a waiting task; then the hold ends
 )
 
-// hold holds back reads of pages that no task waits for. Only note is safe for several goroutines.
+// More of a hold for good.
+const (
+	holdForGood  = time.Duration(math.MaxInt64)
+	holdUnit     = 64 << 10               // the most that a task waits for at once, if possible
+	holdQuiet    = 250 * time.Millisecond // without a stir; then the hold sleeps
+	holdLongest  = time.Second            // longest sleep: a task of gVisor's own may wait, too
+	holdCapacity = 1                      // of the wake channel: one call for all
+)
+
+// hold holds back reads of pages that no task waits for. Only note, stir and unit are safe for
+// several goroutines.
 type hold struct {
-	span   time.Duration
+	span    time.Duration
+	stirs   atomic.Bool   // a task ran since the last look
+	sleeps  atomic.Bool   // the hold waits for wake
+	wake    chan struct{} // a call for a hold that sleeps
+	end     atomic.Bool   // everything is read
+	stirred time.Time     // time of the last look that found a stir
+
 	kernel atomic.Pointer[kernel.Kernel] // the kernel being restored
 
 	began   time.Time // time of the first read
@@ -51,6 +74,51 @@ func (h *hold) note(ctx gcontext.Context) {
 	}
 }
 
+// newHold makes a hold.
+func newHold(span time.Duration) *hold {
+	return &hold{span: span, wake: make(chan struct{}, holdCapacity)}
+}
+
+// isForGood reports whether pages are read only when a task waits for them.
+func (h *hold) isForGood() bool { return h != nil && h.span == holdForGood }
+
+// unit is the most that a task shall wait for at once; 0 is no bound.
+func (h *hold) unit() uint64 {
+	if h.isForGood() && !h.end.Load() {
+		return holdUnit
+	}
+	return 0
+}
+
+// stir notes that a task leaves its program, perhaps to wait for a page.
+func (h *hold) stir() {
+	if h == nil || h.stirs.Load() {
+		return
+	}
+	h.stirs.Store(true)
+	if h.sleeps.Load() {
+		select {
+		case h.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// sleep waits for a stir, unless there was one.
+func (h *hold) sleep() {
+	h.sleeps.Store(true)
+	defer h.sleeps.Store(false)
+	if h.stirs.Load() {
+		return
+	}
+	longest := time.NewTimer(holdLongest)
+	defer longest.Stop()
+	select {
+	case <-h.wake:
+	case <-longest.C:
+	}
+}
+
 // wait returns when the next page may be read.
 func (h *hold) wait() {
 	if h == nil || h.over {
@@ -58,7 +126,7 @@ func (h *hold) wait() {
 	}
 	if h.began.IsZero() {
 		h.began = time.Now()
-		h.last = h.began
+		h.last, h.stirred = h.began, h.began
 	}
 	for {
 		now := time.Now()
@@ -67,13 +135,23 @@ func (h *hold) wait() {
 		}
 		passed := now.Sub(h.began)
 		switch {
-		case passed > h.span, h.waiters == nil && (passed > holdBlind || loadFields() == nil), h.wanted > holdWanted:
+		case passed > h.span, h.waiters == nil && (passed > holdBlind || loadFields() == nil),
+			h.wanted > holdWanted && !h.isForGood():
 			h.over, h.waiters = true, nil
 			return
 		case h.waiters != nil && atomic.LoadInt64(h.waiters) > 0:
 			h.last = now
 			h.wanted++
 			return
+		}
+		if h.stirs.Swap(false) {
+			h.stirred = now
+		} else if now.Sub(h.stirred) > holdQuiet && h.waiters != nil {
+			h.sleep()
+			if h.stirs.Load() {
+				h.last = time.Now() // the task may wait at any moment now
+			}
+			continue
 		}
 		pause := min(max(now.Sub(h.last)/holdShare, holdClose), holdFar)
 		ts := unix.NsecToTimespec(int64(pause))

@@ -9,15 +9,22 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
-// TestLater restores a memory with a hold of an hour. Only pages that a task waits for may be read.
-// A snapshot must still contain all pages, so it reads the rest. The test also shows that gVisor's
-// types are still the ones in which the hold finds the count of waiting tasks.
+// TestLater restores a memory with a hold of an hour, and with one that has no end. Only pages that a
+// task waits for may be read. A snapshot must still contain all pages, so it reads the rest. The test
+// also shows that gVisor's types are still the ones in which the hold finds the count of waiting
+// tasks.
 func TestLater(t *testing.T) {
+	for _, later := range []time.Duration{time.Hour, driver.WhenWanted} {
+		t.Run(later.String(), func(t *testing.T) { testLater(t, later) })
+	}
+}
+
+func testLater(t *testing.T, later time.Duration) {
 	d, _ := newDriver(t)
 	in := create(t, d, stateSpec(t))
 	startState(t, in, 20, 100)
 	dir, info := snapshot(t, in, driver.SnapshotOptions{})
-	r := restore(t, d, dir, info, stateSpec(t), driver.RestoreOptions{Later: time.Hour})
+	r := restore(t, d, dir, info, stateSpec(t), driver.RestoreOptions{Later: later})
 	if got := askState(t, r, "pipe"); got != "in the pipe" {
 		t.Errorf("the pipe: %q", got)
 	}
@@ -46,4 +53,7 @@ func TestLaterAllWanted(t *testing.T) {
 	wantState(t, r)
 	loaded(t, r)
 	wantState(t, r)
+	wanted := restore(t, d, dir, info, stateSpec(t), driver.RestoreOptions{Later: driver.WhenWanted})
+	wantState(t, wanted)
+	wantState(t, wanted)
 }

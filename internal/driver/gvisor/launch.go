@@ -93,7 +93,11 @@ func (l *launch) numbered(first int) []string {
 
 // pagesText is the text after pagesArg.
 func (l *launch) pagesText(first int) string {
-	text := strconv.Itoa(first+l.paging-1) + "," + strconv.FormatInt(l.saved.later.Milliseconds(), 10) + ","
+	held := strconv.FormatInt(l.saved.later.Milliseconds(), 10)
+	if l.saved.later == driver.WhenWanted {
+		held = pagesForGood
+	}
+	text := strconv.Itoa(first+l.paging-1) + "," + held + ","
 	if !l.saved.sameBoot {
 		text += newBoot
 	}

@@ -34,10 +34,14 @@ import (
 // memoryFiles. The daemon sends the other end with the command to restore.
 const pagesArg = "carrel-pages="
 
+// pagesForGood stands in it for the milliseconds of a hold without an end.
+const pagesForGood = "all"
+
 // Sizes and bounds of reads.
 const (
 	pagesRead   = 256 << 10 // bytes at once
 	pagesHeld   = 64 << 10  // the same during a hold
+	pagesWanted = 16 << 10  // the same during a hold for good: each wait also reads one that nobody wants
 	pagesQueue  = 2         // reads at once: more would delay reads that a task waits for
 	pagesNice   = 10        // nice value, so that the sentry's other threads run first
 	pagesRanges = 64        // of memory in one read
@@ -46,6 +50,9 @@ const (
 // loadingGC is Go's GOGC while a snapshot is loaded. Hardly any decoded object is garbage. With the
 // usual 100 the collector would scan the growing heap four times.
 const loadingGC = 400
+
+// decodeTime is a long time for the decoding of a snapshot's objects.
+const decodeTime = 10 * time.Second
 
 // takePages takes the descriptors out of the arguments and serves the files. It runs in the sentry,
 // before the sentry gives up its rights: its filter forbids to lower a thread's priority.
@@ -71,8 +78,10 @@ func servePages(text string, forked bool) {
 	if err != nil || first < 3 {
 		return
 	}
-	if n, err := strconv.ParseUint(ms, 10, 31); err == nil && n > 0 {
-		held.Store(&hold{span: time.Duration(n) * time.Millisecond})
+	if ms == pagesForGood {
+		held.Store(newHold(holdForGood))
+	} else if n, err := strconv.ParseUint(ms, 10, 31); err == nil && n > 0 {
+		held.Store(newHold(time.Duration(n) * time.Millisecond))
 	}
 	files := savedFiles{}
 	for i, name := range memoryFiles {
@@ -90,8 +99,17 @@ func servePages(text string, forked bool) {
 	rpc := urpc.NewServer()
 	rpc.Register(server)
 	old := debug.SetGCPercent(loadingGC)
+	if held.Load().isForGood() { // it is never done, but its objects are decoded by then
+		time.AfterFunc(decodeTime, func() {
+			debug.SetGCPercent(old)
+			runtime.GC()
+		})
+	}
 	go func() {
 		_ = rpc.Handle(socket) // until all is read
+		if h := held.Load(); h != nil {
+			h.end.Store(true)
+		}
 		server.Stop()
 		debug.SetGCPercent(old)
 		// Some descriptors are closed only when the collector finds that they are no longer in use.
@@ -141,13 +159,16 @@ type pageReader struct {
 
 var _ stateio.AsyncReader = (*pageReader)(nil)
 
-// newPageReader starts a reader of fd, which it owns. giveWay gives its thread a low priority.
+// newPageReader starts a reader of fd, which it owns. If isPages, it reads a memory's pages, and its
+// thread gets a low priority.
 //
 // A thread of low priority can't get its priority back, so it is used for nothing else later. When
 // its work is done the thread ends, unless this process had started other processes before
 // (forked). The kernel kills a process in which programs run when the thread that started it ends,
 // and that may be this thread. So then it sleeps for ever.
-func newPageReader(fd int, giveWay, forked bool) *pageReader {
+func newPageReader(fd int, isPages, forked bool) *pageReader {
+	// During a hold for good hardly any read is one that nobody waits for.
+	giveWay := isPages && !held.Load().isForGood()
 	r := &pageReader{fd: fd, reads: make(chan pageRead, pagesQueue), done: make(chan stateio.Completion, pagesQueue)}
 	ready := make(chan struct{})
 	r.worker.Add(1)
@@ -159,7 +180,7 @@ func newPageReader(fd int, giveWay, forked bool) *pageReader {
 		close(ready)
 		buf := make([]byte, pagesRead)
 		for read := range r.reads {
-			if giveWay {
+			if isPages {
 				held.Load().wait()
 			}
 			n, err := r.copy(read, buf)
@@ -235,7 +256,10 @@ func (r *pageReader) RegisterDestinationFD(fd int32, _ uint64, _ []stateio.Clien
 
 // MaxReadBytes implements stateio.AsyncReader.
 func (r *pageReader) MaxReadBytes() uint64 {
-	if held.Load() != nil {
+	switch h := held.Load(); {
+	case h.isForGood():
+		return pagesWanted
+	case h != nil:
 		return pagesHeld
 	}
 	return pagesRead
@@ -245,7 +269,12 @@ func (r *pageReader) MaxReadBytes() uint64 {
 func (r *pageReader) MaxRanges() int { return pagesRanges }
 
 // MaxParallel implements stateio.AsyncReader.
-func (r *pageReader) MaxParallel() int { return pagesQueue }
+func (r *pageReader) MaxParallel() int {
+	if held.Load().isForGood() {
+		return 1
+	}
+	return pagesQueue
+}
 
 // AddRead implements stateio.AsyncReader.
 func (r *pageReader) AddRead(id int, off int64, file stateio.DestinationFile, into memmap.FileRange, _ []byte) {

@@ -76,10 +76,19 @@ type sandboxPlatform struct {
 func (p *sandboxPlatform) NewContext(ctx gcontext.Context) platform.Context {
 	c := p.Platform.NewContext(ctx)
 	held.Load().note(ctx)
-	if p.readyClocks(ctx); !p.ready.Load() || drawsBootID.Load() {
+	if p.readyClocks(ctx); !p.ready.Load() || drawsBootID.Load() || held.Load() != nil {
 		return &earlyContext{Context: c, p: p}
 	}
 	return c
+}
+
+// MapUnit implements platform.Platform. A task waits until all is read that gVisor maps for it at
+// once: up to 32 MB, unless there is a unit.
+func (p *sandboxPlatform) MapUnit() uint64 {
+	if unit := held.Load().unit(); unit > 0 {
+		return unit
+	}
+	return p.Platform.MapUnit()
 }
 
 // readyClocks compares the clocks of a task's kernel once, as soon as the clocks are set.
@@ -98,7 +107,8 @@ func (p *sandboxPlatform) readyClocks(ctx gcontext.Context) {
 	}
 }
 
-// earlyContext is the context of a restored task. It was made before the clocks were set.
+// earlyContext is the context of a restored task, which was made before the clocks were set, or of a
+// task in a sandbox whose memory is not read yet.
 type earlyContext struct {
 	platform.Context
 	p *sandboxPlatform
@@ -108,7 +118,9 @@ type earlyContext struct {
 func (c *earlyContext) Switch(ctx gcontext.Context, mm platform.MemoryManager, ac *arch.Context64, cpu int32) (*linux.SignalInfo, hostarch.AccessType, error) {
 	c.p.readyClocks(ctx)
 	c.p.drawBootID(ctx)
-	return c.Context.Switch(ctx, mm, ac, cpu)
+	info, access, err := c.Context.Switch(ctx, mm, ac, cpu)
+	held.Load().stir()
+	return info, access, err
 }
 
 // updateClocks is the timekeeper's work of each second: compare the clocks, and write the page.

@@ -41,6 +41,7 @@ type Context struct {
 	mu      sync.Mutex
 	kernel  kernel.Kernel // nil before the first cell and after a death
 	removed bool
+	used    bool // it ran a cell
 }
 
 func newContext(id, language, dir string, f kernel.Finder) *Context {
@@ -121,6 +122,9 @@ func (c *Context) Run(ctx context.Context, cell kernel.Cell, out kernel.Sink) er
 		c.release()
 		return err
 	}
+	c.mu.Lock()
+	c.used = true
+	c.mu.Unlock()
 	err = k.Run(ctx, cell, out)
 	switch {
 	case err == nil:
@@ -137,6 +141,37 @@ func (c *Context) Run(ctx context.Context, cell kernel.Cell, out kernel.Sink) er
 		}()
 	}
 	return err
+}
+
+// stretchTime bounds a cell of our own.
+const stretchTime = 2 * time.Second
+
+// stretch has a kernel that has run no cell yet do what it does for a cell. It leaves nothing behind
+// in the kernel's state. It does not wait for a context at work.
+func (c *Context) stretch(ctx context.Context) {
+	select {
+	case c.turn <- struct{}{}:
+	default:
+		return
+	}
+	c.mu.Lock()
+	k, used := c.kernel, c.used
+	c.mu.Unlock()
+	s, ok := k.(kernel.Stretcher)
+	if !ok || used {
+		c.release()
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, stretchTime)
+	defer cancel()
+	if err := s.Stretch(ctx); err == nil {
+		c.release()
+		return
+	}
+	go func() { // as after a cell whose client left
+		defer c.release()
+		c.settle(k)
+	}()
 }
 
 // settle brings the cell of a client that left to its end.

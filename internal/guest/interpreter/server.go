@@ -103,7 +103,10 @@ func (s *Server) Warm(ctx context.Context, languages ...string) (done <-chan err
 	return result
 }
 
-func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
+// health answers whether the server is ready. It also has kernels that wait for their first cell run
+// one of their own: a sandbox that goes on from its template's start reads pages of memory only when
+// they are touched, and asks here before anybody waits.
+func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 	if s.warm != nil {
 		select {
 		case <-s.warm:
@@ -111,6 +114,9 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 			writeError(w, http.StatusServiceUnavailable, "the first kernels start")
 			return
 		}
+	}
+	for _, c := range s.contexts.list() {
+		c.stretch(r.Context())
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write([]byte("\"OK\"\n"))

@@ -36,3 +36,10 @@ type Kernel interface {
 	// Close kills the process group and waits for the process.
 	Close()
 }
+
+// Stretcher is an optional part of a Kernel.
+type Stretcher interface {
+	// Stretch does what a cell does, but leaves no trace in the kernel's state. The rules are those of
+	// Run.
+	Stretch(ctx context.Context) error
+}

@@ -59,6 +59,20 @@ func (n *notebook) Run(ctx context.Context, c Cell, out Sink) error {
 	}))
 }
 
+// stretching is a cell that shows and keeps nothing, and goes through what shows values.
+const stretching = "get_ipython().display_formatter.format(1) and None"
+
+var _ Stretcher = (*notebook)(nil)
+
+// Stretch implements Stretcher for our own Python kernels. Others do nothing.
+func (n *notebook) Stretch(ctx context.Context) error {
+	if !n.hooked {
+		return nil
+	}
+	return n.ended(n.client.Execute(ctx, jupyter.Request{Code: stretching, Silent: true},
+		func(jupyter.Message) error { return nil }))
+}
+
 // environ sets the variables by code of the language. They stay set: such a kernel can't tell a
 // cell's variables from the sandbox's.
 func (n *notebook) environ(ctx context.Context, c Cell) error {

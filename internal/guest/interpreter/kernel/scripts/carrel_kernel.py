@@ -2,6 +2,8 @@
 modules to import ahead. If the image has ipykernel, it becomes a Jupyter kernel. Otherwise it runs
 cells by itself (carrel_plain). It says on descriptor 4 which of them it is."""
 
+import ctypes
+import gc
 import importlib
 import importlib.util
 import json
@@ -35,6 +37,19 @@ def preload():
             importlib.import_module(name)
         except ImportError:
             pass
+
+
+def rest():
+    """Leave little to touch for what comes later.
+
+    A template's own start is copied into each sandbox page by page, as programs touch the pages. A
+    collection of garbage would touch those of all modules, and never frees one of them."""
+    gc.collect()
+    gc.freeze()
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (AttributeError, OSError):
+        pass  # another C library
 
 
 class Environment:
@@ -149,6 +164,7 @@ def jupyter():
     shell.events.register("post_run_cell", lambda result=None: environment.leave())
     module("carrel_charts").install(shell.display_formatter)
     preload()
+    rest()
     os.write(4, json.dumps({"type": "ready", "protocol": "jupyter"}).encode() + b"\n")
     os.close(3)
     os.close(4)
