@@ -100,6 +100,9 @@ func (m *model) answers(api string, read func(map[string]any) modelRequest, writ
 		m.seen = append(m.seen, req)
 		next := m.script[min(req.Turn, len(m.script)-1)]
 		m.mu.Unlock()
+		if next.Tool != "" && len(req.Tools) == 0 { // a program asks beside its agent, say for a title
+			next = turn{Say: "Nothing"}
+		}
 		if next.Tool != "" && !has(req.Tools, next.Tool) {
 			m.refuse(w, fmt.Sprintf("there is no tool %q among %q", next.Tool, req.Tools))
 			return
