@@ -379,7 +379,7 @@ func (h *house) clean(t testing.TB) {
 	if recs, err := h.store.Sandboxes(context.Background()); err != nil || len(recs) != 0 {
 		t.Errorf("records left: %v, %v", recs, err)
 	}
-	if dirs, err := filepath.Glob(filepath.Join(h.dir, "*")); err != nil || len(dirs) != 0 {
+	if dirs, err := filepath.Glob(filepath.Join(h.dir, "[^.]*")); err != nil || len(dirs) != 0 {
 		t.Errorf("directories left: %v, %v", dirs, err)
 	}
 	if st := h.Stats(); st.Running+st.Starting+st.Stopping != 0 {
