@@ -37,6 +37,7 @@ var floors = []struct {
 		"internal/snapshot", "internal/snapshot/blobtest", "internal/policy", "internal/linux/tap",
 		"internal/box", "internal/settings",
 		"internal/callback", "internal/scaling", "internal/build/plan", "internal/bundle",
+		"internal/image/delta",
 	}},
 	{3, []string{
 		"internal/driver/sim", "internal/driver/gvisor", "internal/driver/ns", "internal/seatbelt", "internal/guest/agent", "internal/guest/oshost",

@@ -75,6 +75,21 @@ func CallerOf(ctx context.Context) Caller {
 	return Local()
 }
 
+type askedKey struct{}
+
+// WithAsked returns a context for a creation whose caller named the template by a text. Whoever puts
+// the template's ID in place of the text keeps the text here: a repeated request is known by it,
+// also when the name means another template by then.
+func WithAsked(ctx context.Context, template string) context.Context {
+	return context.WithValue(ctx, askedKey{}, template)
+}
+
+// AskedIn returns the text that WithAsked set, and whether there is one.
+func AskedIn(ctx context.Context) (template string, ok bool) {
+	template, ok = ctx.Value(askedKey{}).(string)
+	return template, ok
+}
+
 // TeamID returns the ID that E2B's clients know a project by: a UUID. They send it back where they
 // name a project.
 func TeamID(project string) string {

@@ -66,7 +66,7 @@ type Collected struct {
 
 // CollectedItem is one thing of a build cache.
 type CollectedItem struct {
-	Kind    string    `json:"kind"` // base, layer
+	Kind    string    `json:"kind"` // base, layer, image (a template's image that became thin)
 	ID      string    `json:"id"`
 	Name    string    `json:"name,omitempty"`
 	Bytes   int64     `json:"bytes"`

@@ -17,6 +17,7 @@ func (s *Service) Create(ctx context.Context, opts carrel.CreateOptions) (carrel
 		err = s.mayOpenHost(op, c, opts.Network)
 	}
 	if err == nil {
+		ctx = carrel.WithAsked(ctx, opts.Template)
 		opts.Template, err = s.mayStart(ctx, op, c, opts.Template)
 	}
 	if err != nil {

@@ -21,6 +21,7 @@ func (a *Assembly) Tend(ctx context.Context) {
 	wg.Go(func() { a.prepare(ctx) })
 	wg.Go(func() { a.collect(ctx) })
 	wg.Go(func() { a.checkImages(ctx) })
+	wg.Go(func() { a.thinImages(ctx) })
 	wg.Wait()
 }
 
@@ -44,6 +45,40 @@ func (a *Assembly) checkImages(ctx context.Context) {
 		a.images.CheckImages(ctx, checkPause)
 		if err := a.guestCheck.whole(); err != nil {
 			a.log.Error("the guest's image", "err", err, "hint", carrel.HintOf(err))
+		}
+	}
+}
+
+// The images of templates that nobody used for thinUnused are made thin, where that saves space.
+// Those that others need sooner are made thin when they have more than thinBudget bytes together.
+const (
+	thinEvery  = 5 * time.Minute
+	thinUnused = time.Hour
+	thinYoung  = 2 * time.Minute
+	thinBudget = 4 << 30
+)
+
+// thinImages makes images thin from time to time, with a low priority, until ctx ends.
+func (a *Assembly) thinImages(ctx context.Context) {
+	runtime.LockOSThread() // the thread ends with this goroutine, and its priority with it
+	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 15)
+	for {
+		select {
+		case <-time.After(thinEvery):
+		case <-ctx.Done():
+			return
+		}
+		thin, err := a.images.Thin(ctx, image.ThinOptions{Unused: thinUnused, Young: thinYoung,
+			Budget: thinBudget})
+		if err != nil && ctx.Err() == nil {
+			a.log.Warn("make unused templates thin", "err", err, "hint", carrel.HintOf(err))
+		}
+		saved := int64(0)
+		for _, img := range thin {
+			saved += img.Size
+		}
+		if saved > 0 {
+			a.log.Info("made the images of unused templates thin", "templates", len(thin), "saved", saved)
 		}
 	}
 }

@@ -101,7 +101,8 @@ func (s *stage) fill(ctx context.Context, dataDir string) error {
 		return err
 	}
 	blobs := filepath.Join("snapshots", "blobs")
-	for _, part := range []string{blobs, ".", blobs} {
+	// A template's image may give way to its delta in the first walk. The second one finds that.
+	for _, part := range []string{blobs, ".", blobs, "templates"} {
 		if err := s.link(ctx, dataDir, part); err != nil {
 			return &carrel.Error{Op: opWrite, Kind: carrel.Internal, Err: err}
 		}

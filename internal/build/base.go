@@ -25,8 +25,7 @@ import (
 type base struct {
 	once sync.Once
 	made
-	path string // of the image
-	err  error
+	err error
 }
 
 // base makes a base ready. Each is made once.
@@ -42,7 +41,7 @@ func (r *run) base(ctx context.Context, from plan.Source) (*base, error) {
 	b.once.Do(func() {
 		var img image.Image
 		if img, b.key, b.err = r.findBase(ctx, from); b.err == nil {
-			b.image, b.path, b.config = img.ID, img.Path, configOf(img.Template)
+			b.image, b.config = img.ID, configOf(img.Template)
 		}
 	})
 	return b, b.err

@@ -409,7 +409,11 @@ func (r *run) packed(ctx context.Context, from plan.Source, upload string, sel b
 		if err != nil {
 			return err
 		}
-		files, err := r.e.opts.Images.Files(ctx, b.path)
+		img, err := r.e.opts.Images.Get(ctx, b.image)
+		if err != nil {
+			return err
+		}
+		files, err := r.e.opts.Images.Files(ctx, img.Path)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/image"
 )
 
 // TagTemplate implements carrel.Builder. target may be the ID of an image.
@@ -28,10 +29,7 @@ func (e *Engine) TagTemplate(ctx context.Context, target string,
 			Err:  errors.New("only a template that was built has tags"),
 			Hint: "build it: carrel template build NAME PATH"}
 	}
-	img, err := e.opts.Images.Get(ctx, t.ID)
-	if err != nil {
-		return carrel.TemplateTag{}, err
-	}
+	img := image.Image{Template: t}
 	out := carrel.TemplateTag{TemplateID: t.Of, BuildID: t.Build}
 	for _, tag := range tags {
 		next := img.Template

@@ -115,6 +115,10 @@ type Store interface {
 	// Collect removes those of them for which may returns true, and returns what it removed. Nobody
 	// can get hold of an image in between. may must not call the store.
 	Collect(ctx context.Context, may func(Image) bool) ([]Image, error)
+	// Thin removes the files of images that nobody has used for some time and that can be made again
+	// from another image and the difference. Get makes such an image again. It returns what it made
+	// thin; the Size is what that saved.
+	Thin(ctx context.Context, opts ThinOptions) ([]Image, error)
 	// Make makes the built-in template with a name ahead of its first use. Errors: NotFound,
 	// Unavailable (its parts can't be had).
 	Make(ctx context.Context, name string, progress func(carrel.Progress)) (Image, error)
@@ -128,6 +132,17 @@ type Store interface {
 	// Errors: NotFound, Forbidden (a built-in template).
 	Delete(ctx context.Context, id string) error
 	Close() error
+}
+
+// ThinOptions says which images Store.Thin may make thin.
+type ThinOptions struct {
+	Unused time.Duration // those that were not used for so long
+	// Budget is how many bytes all images that can become thin may have together; 0 is no bound. If
+	// they have more, those that were used first become thin, but none that was used in the last
+	// Young.
+	Budget int64
+	Young  time.Duration
+	May    func(Image) bool // nil is all; it must not call the store
 }
 
 // Files is the content of an image, by path. Names are as in package io/fs: relative to the root,

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,10 @@ const (
 	opUses     = "count uses of templates"
 	opCollect  = "collect templates"
 )
+
+// leastUnused is the shortest time after its last use in which an image stays whole: longer than
+// anybody takes from finding an image to opening it.
+const leastUnused = time.Minute
 
 // open opens the files of a template. Errors: NotFound, Unsupported (it has none).
 func (t *templates) open(ctx context.Context, op,
@@ -149,6 +154,18 @@ func (s *Service) CollectTemplates(ctx context.Context, project string,
 	for _, img := range bases {
 		out.Items = append(out.Items, carrel.CollectedItem{Kind: "base", ID: img.ID, Name: img.Source,
 			Bytes: img.Size, Created: img.Created})
+	}
+	if !opts.DryRun {
+		thin, err := s.opts.Images.Thin(ctx, image.ThinOptions{Unused: max(opts.OlderThan, leastUnused),
+			May: func(img image.Image) bool { return project == "" || img.Project == project }})
+		for _, img := range thin {
+			out.Items = append(out.Items, carrel.CollectedItem{Kind: "image", ID: img.ID,
+				Name: cmp.Or(strings.TrimPrefix(img.Name, image.HiddenMark), img.Source), Bytes: img.Size,
+				Created: img.Created})
+		}
+		if err != nil {
+			return out, err
+		}
 	}
 	slices.SortFunc(out.Items, func(x, y carrel.CollectedItem) int {
 		return x.Created.Compare(

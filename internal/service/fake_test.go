@@ -251,6 +251,15 @@ func (in *fakeInstance) Destroy(context.Context) error {
 // fakeImages has two templates, "base" and "microvm".
 type fakeImages struct{ image.Store }
 
+// imagePath is the path of a file that stands for a template's image.
+func imagePath(name string) string {
+	path, err := filepath.Abs(filepath.Join("testdata", name+".image"))
+	if err != nil {
+		panic(err)
+	}
+	return path
+}
+
 // The templates of fakeImages.
 var (
 	baseTemplate = carrel.Template{ID: "tpl0tpl0tpl0tpl0tpl0", Name: "base", BuiltIn: true,
@@ -278,7 +287,7 @@ func (f fakeImages) Named(_, name string) (carrel.Template, bool) {
 
 func (f fakeImages) Get(_ context.Context, id string) (image.Image, error) {
 	if t, ok := f.ByID(id); ok {
-		return image.Image{Template: t, Path: "/x"}, nil
+		return image.Image{Template: t, Path: imagePath("base")}, nil
 	}
 	return image.Image{}, &carrel.Error{Op: "get template", Kind: carrel.NotFound, Err: errors.New("no such template")}
 }
@@ -370,7 +379,7 @@ func (h *house) clean(t testing.TB) {
 	if recs, err := h.store.Sandboxes(context.Background()); err != nil || len(recs) != 0 {
 		t.Errorf("records left: %v, %v", recs, err)
 	}
-	if dirs, err := filepath.Glob(filepath.Join(h.dir, "*")); err != nil || len(dirs) != 0 {
+	if dirs, err := filepath.Glob(filepath.Join(h.dir, "[^.]*")); err != nil || len(dirs) != 0 {
 		t.Errorf("directories left: %v, %v", dirs, err)
 	}
 	if st := h.Stats(); st.Running+st.Starting+st.Stopping != 0 {

@@ -179,6 +179,10 @@ func (r *ripener) IsWanted(ctx context.Context, key string, of golden.Of) bool {
 	if !r.resolver.isCurrent(of.Template, of.Name) {
 		return false
 	}
+	if t, ok := r.opts.Images.ByID(of.Template); ok && !t.BuiltIn &&
+		strings.HasPrefix(key, r.prefix(of.Tier, image.Image{Template: t}, ownRoot(t))) {
+		return true // Get would make the image ready to boot
+	}
 	img, err := r.opts.Images.Get(ctx, of.Template)
 	if err != nil {
 		return !errors.Is(err, carrel.NotFound)

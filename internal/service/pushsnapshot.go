@@ -46,7 +46,7 @@ func (s *Service) pushSnapshot(ctx context.Context, m meaning, opts carrel.PushO
 func (s *Service) composeSnapshot(ctx context.Context, m meaning) (img image.Image, err error) {
 	sr := *m.moment
 	t := carrel.Template{Name: image.DraftMark + string(carrel.NewID()), Project: sr.Snapshot.Project}
-	if from, err := s.opts.Images.Get(ctx, sr.Record.Sandbox.Template); err == nil {
+	if from, ok := s.opts.Images.ByID(sr.Record.Sandbox.Template); ok {
 		t.Env, t.User, t.WorkDir, t.Start, t.Entry, t.Labels = from.Env, from.User, from.WorkDir,
 			from.Start, from.Entry, from.Labels
 	}

@@ -121,7 +121,12 @@ func (r *repeats) once(ctx context.Context, opts carrel.CreateOptions,
 		return carrel.Sandbox{}, err
 	}
 	project := carrel.CallerOf(ctx).Project
-	sum, err := sumOf(opts)
+	byID, err := sumOf(opts) // in records of older programs
+	sum := byID
+	if asked, ok := carrel.AskedIn(ctx); ok && err == nil {
+		opts.Template = asked
+		sum, err = sumOf(opts)
+	}
 	if err != nil {
 		return carrel.Sandbox{}, &carrel.Error{Op: opCreate, Kind: carrel.Invalid, Err: err}
 	}
@@ -135,7 +140,7 @@ func (r *repeats) once(ctx context.Context, opts carrel.CreateOptions,
 			close(f.done)
 			return sb, err
 		}
-		if f.sum != sum {
+		if f.sum != sum && f.sum != byID {
 			return carrel.Sandbox{}, &carrel.Error{Op: opCreate, Kind: carrel.Conflict,
 				Field: "idempotencyKey",
 				Err:   carrel.ErrKeyReused, Hint: "use a new key for each creation"}

@@ -54,6 +54,26 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 }
 
+// TestIdempotencyKeyAfterATag repeats a creation after the name in it came to mean another template.
+// The request is the same, so the answer is.
+func TestIdempotencyKeyAfterATag(t *testing.T) {
+	h := newHouse(t, nil)
+	create := func(asked, id string) (carrel.Sandbox, error) {
+		return h.Create(carrel.WithAsked(t.Context(), asked),
+			carrel.CreateOptions{IdempotencyKey: "k", Template: id})
+	}
+	first, err := create("web", "tpl0tpl0tpl0tpl0tpl0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := create("web", "tpl1tpl1tpl1tpl1tpl1"); err != nil || again.ID != first.ID {
+		t.Errorf("%s, then %s, %v", first.ID, again.ID, err)
+	}
+	if _, err := create("other", "tpl1tpl1tpl1tpl1tpl1"); !errors.Is(err, carrel.ErrKeyReused) {
+		t.Errorf("another name: %v", err)
+	}
+}
+
 // TestIdempotencyKeyFailed shows that a failed creation does not use up its key.
 func TestIdempotencyKeyFailed(t *testing.T) {
 	h := newHouse(t, nil)

@@ -46,7 +46,7 @@ func (s *shelf) Named(project, name string) (carrel.Template, bool) {
 
 func (s *shelf) Get(_ context.Context, id string) (image.Image, error) {
 	if t, ok := s.ByID(id); ok {
-		return image.Image{Template: t, Path: "/x"}, nil
+		return image.Image{Template: t}, nil
 	}
 	return image.Image{}, &carrel.Error{Op: "get template", Kind: carrel.NotFound, Err: errors.New("no such template")}
 }

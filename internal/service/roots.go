@@ -1,9 +1,11 @@
 package service
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -61,16 +63,28 @@ func (r *roots) rootFile(name string) string {
 // keepRoot keeps a template's image for the sandboxes made from it. It returns the name under which
 // the image is kept, and the path to use. The name is "" for a template without files.
 func (r *roots) keepRoot(img image.Image) (name, path string, err error) {
+	if img.Path == "" {
+		return "", "", nil
+	}
 	fi, err := os.Stat(img.Path)
-	if err != nil || !fi.Mode().IsRegular() {
-		return "", img.Path, nil // no files, or an error that the driver reports
+	if err == nil && !fi.Mode().IsRegular() {
+		err = errors.New("it is no regular file")
+	}
+	if err != nil {
+		return "", "", r.keepError(img, err)
 	}
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok {
 		return "", img.Path, nil
 	}
-	// An inode number is not used again while a link to the inode exists.
-	name = fmt.Sprintf("%s-%x-%x.erofs", filepath.Base(img.ID), st.Ino, fi.Size())
+	own := !img.BuiltIn && !img.Lent
+	if own {
+		name = ownRoot(img.Template)
+	} else {
+		// It is made anew under its ID. An inode number is not used again while a link to the inode
+		// exists.
+		name = fmt.Sprintf("%s-%x-%x.erofs", filepath.Base(img.ID), st.Ino, fi.Size())
+	}
 	path = r.rootFile(name)
 	if r.isKept(path, fi) {
 		return name, path, nil
@@ -79,6 +93,10 @@ func (r *roots) keepRoot(img image.Image) (name, path string, err error) {
 		return "", "", r.keepError(img, err)
 	}
 	err = os.Link(img.Path, path)
+	if own && errors.Is(err, fs.ErrExist) {
+		// The template's file was made again. It has the same content, or it replaces a damaged one.
+		err = replaceLink(img.Path, path)
+	}
 	if err == nil || r.isKept(path, fi) { // another creation was faster
 		return name, path, nil
 	}
@@ -89,6 +107,21 @@ func (r *roots) keepRoot(img image.Image) (name, path string, err error) {
 		return "", "", r.keepError(img, err)
 	}
 	return name, r.rootFile(name), nil
+}
+
+// ownRoot is the name under which the image of a template that is not built in is kept. Such an
+// image never changes, so its ID names its content.
+func ownRoot(t carrel.Template) string { return filepath.Base(t.ID) + ".erofs" }
+
+// replaceLink makes path a link to an image, in one step.
+func replaceLink(img, path string) error {
+	part := filepath.Join(filepath.Dir(path), partPrefix+rand.Text())
+	if err := os.Link(img, part); err != nil {
+		return err
+	}
+	err := os.Rename(part, path)
+	_ = os.Remove(part) // it stays if both were links to one file
+	return err
 }
 
 // isKept reports whether path is a link to an image.
@@ -234,6 +267,17 @@ func (r *roots) rootPath(name string) (string, bool) {
 	return path, err == nil
 }
 
+// isLinkedAgain reports whether the image under a snapshot gets its link again when it is needed.
+// That is so under the own start of a template that is here, because a creation from the template
+// keeps its root first. Without the link, the store of templates may make the image thin.
+func (r *roots) isLinkedAgain(sr state.SnapshotRecord) bool {
+	if sr.Snapshot.Cause != carrel.CauseTemplate {
+		return false
+	}
+	t, ok := r.opts.Images.ByID(sr.Record.Sandbox.Template)
+	return ok && !t.BuiltIn && sr.Record.Root == ownRoot(t)
+}
+
 // sweepRoots removes links that nothing needs any more.
 func (r *roots) sweepRoots() {
 	need := map[string]bool{}
@@ -250,7 +294,9 @@ func (r *roots) sweepRoots() {
 		b.mu.Unlock()
 	}
 	for _, sr := range r.snaps.All() {
-		need[sr.Record.Root] = true
+		if !r.isLinkedAgain(sr) {
+			need[sr.Record.Root] = true
+		}
 	}
 	if r.lost.roots(need) {
 		return

@@ -138,7 +138,7 @@ func TestRootOnAnotherFilesystem(t *testing.T) {
 func TestForeignNameOfARoot(t *testing.T) {
 	r := newRoots(t)
 	dir := t.TempDir()
-	img := image.Image{Template: carrel.Template{ID: "t"}, Path: filepath.Join(dir, "image.erofs")}
+	img := image.Image{Template: carrel.Template{ID: "t", BuiltIn: true}, Path: filepath.Join(dir, "image.erofs")}
 	if err := os.WriteFile(img.Path, []byte("right"), 0o644); err != nil {
 		t.Fatal(err)
 	}

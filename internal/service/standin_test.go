@@ -3,6 +3,8 @@ package service_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -47,9 +49,9 @@ func (b *bases) Get(_ context.Context, id string) (image.Image, error) {
 		return image.Image{}, &carrel.Error{Kind: carrel.NotFound, Err: errors.New("no such template")}
 	case t.ID == hostID || t.StandIn != "":
 		t.ID = hostID
-		return image.Image{Template: t, Path: "/host"}, nil
+		return image.Image{Template: t, Path: imagePath("host")}, nil
 	}
-	return image.Image{Template: t, Path: "/base"}, nil
+	return image.Image{Template: t, Path: imagePath("base")}, nil
 }
 
 // TestStandInRecords shows what is recorded of sandboxes of base, before and after it has its own
@@ -80,14 +82,17 @@ func TestFormerBase(t *testing.T) {
 		standIn bool
 		hint    string // of the failure; "" is success
 	}{
-		{"/base", false, ""}, {"/host", false, ""}, {"/host", true, ""},
+		{imagePath("base"), false, ""}, {imagePath("host"), false, ""}, {imagePath("host"), true, ""},
 		{"/gone", false, "put exactly this image back"},
-		{"/base", true, "carrel template get base"},
+		{imagePath("base"), true, "carrel template get base"},
 	} {
 		images := &bases{}
 		d := newDen(t, func(o *service.Options) { o.Images = images })
 		box := d.create(t, carrel.CreateOptions{})
 		if _, err := d.Pause(t.Context(), box.ID, carrel.PauseOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(filepath.Join(d.dir, ".roots")); err != nil {
 			t.Fatal(err)
 		}
 		images.standIn = c.standIn

@@ -431,6 +431,10 @@ func (h *house) copy(t testing.TB) *house {
 	if err := os.CopyFS(c.dir, os.DirFS(h.dir)); err != nil {
 		t.Fatal(err)
 	}
+	// The copies of its links would be other files.
+	if err := os.RemoveAll(filepath.Join(c.dir, ".roots")); err != nil {
+		t.Fatal(err)
+	}
 	// The dead one does no more.
 	h.store = &fakeStore{Store: memory.Open()}
 	return c

@@ -91,6 +91,15 @@ func (b *builtIns) names() []string {
 	return out
 }
 
+// cached returns their images' keepers.
+func (b *builtIns) cached() []*cached {
+	var out []*cached
+	for _, t := range b.all {
+		out = append(out, t.cached)
+	}
+	return out
+}
+
 // sweep removes what a process left that died while it made a template.
 func (b *builtIns) sweep() {
 	for _, t := range b.all {

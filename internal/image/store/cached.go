@@ -344,7 +344,9 @@ func removeParts(dir string) error {
 	}
 	var errs []error
 	for _, p := range parts {
-		errs = append(errs, os.Remove(p))
+		if err := os.Remove(p); !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -70,14 +70,22 @@ type Store struct {
 	registries *registry.Client
 	lock       *os.File // DIR/.lock
 
-	checks checks
-	bases  keyLocks // one pull of a base at a time
+	checks   checks
+	bases    keyLocks   // one pull of a base at a time
+	thinning sync.Mutex // one Thin at a time
+	wholes   keyLocks   // one making of a thin template's image at a time
+	shares   struct {   // sharesBlocks
+		once sync.Once
+		able bool
+	}
+	opened time.Time
 
 	mu     sync.Mutex
 	byID   map[string]*entry
 	held   map[string]int         // images that Collect must leave, and how many hold each
 	lent   map[string]image.Image // by ID
 	packed map[string]packed      // templates as layers, by ID
+	used   map[string]time.Time   // the last Get, by ID
 }
 
 var _ image.Store = (*Store)(nil)
@@ -136,6 +144,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	}
 	s := &Store{opts: opts, lock: lock, registries: registries, byID: map[string]*entry{},
 		held: map[string]int{}, lent: map[string]image.Image{}, packed: map[string]packed{},
+		used: map[string]time.Time{}, opened: opts.Now(),
 		host:     newHost(opts),
 		builtIns: newBuiltIns(opts),
 		limits:   archive.Limits{MaxBytes: opts.MaxBytes, MaxEntries: opts.MaxEntries}}
@@ -215,10 +224,11 @@ func (s *Store) readManifest(id string) (*entry, error) {
 	}
 	t.Project = cmp.Or(t.Project, carrel.DefaultProject) // it is older than projects
 	t.Path = filepath.Join(s.opts.Dir, id, imageFile)
-	if _, err := os.Stat(t.Path); err != nil {
+	dir := filepath.Dir(t.Path)
+	if _, err := os.Stat(t.Path); err != nil && !isThin(dir) {
 		return nil, err
 	}
-	return t, nil
+	return t, removeHalves(dir)
 }
 
 // sweep removes a directory that is no template, unless a process is making it. It removes only
@@ -385,7 +395,18 @@ func (s *Store) Get(ctx context.Context, id string) (image.Image, error) {
 	if t == nil {
 		return image.Image{}, notFound("get template", id)
 	}
-	if err := s.checks.quick(ctx, filepath.Dir(t.Path)); errors.Is(err, errDamaged) {
+	defer s.use(t)()
+	dir := filepath.Dir(t.Path)
+	err := s.whole(ctx, t)
+	if err == nil {
+		err = s.checks.quick(ctx, dir)
+		if errors.Is(err, errDamaged) && isThin(dir) {
+			s.opts.Logger.Warn("a template's image is damaged, and is made again from its delta", "template",
+				t.Name, "id", t.ID, "err", err)
+			err = s.again(ctx, t)
+		}
+	}
+	if errors.Is(err, errDamaged) {
 		return image.Image{}, damaged(t.Name, err)
 	} else if err != nil {
 		return image.Image{}, archive.Classify("open template", err)
@@ -440,7 +461,12 @@ func (s *Store) CheckImages(ctx context.Context, pause time.Duration) (bad int) 
 		if img.Path == "" || ctx.Err() != nil {
 			continue
 		}
-		if err := s.checks.whole(ctx, filepath.Dir(img.Path), pause); errors.Is(err, errDamaged) {
+		dir := filepath.Dir(img.Path)
+		err := s.checks.whole(ctx, dir, pause)
+		if isThin(dir) && ctx.Err() == nil {
+			err = errors.Join(err, checkThin(ctx, dir, pause))
+		}
+		if errors.Is(err, errDamaged) {
 			bad++
 			s.opts.Logger.Error("a template's image is damaged", "template", img.Name, "id", img.ID, "image",
 				img.Path, "err", err,
@@ -482,6 +508,7 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 				gone = append(gone, other)
 				delete(s.byID, other)
 				delete(s.packed, other)
+				delete(s.used, other)
 			}
 		}
 	}

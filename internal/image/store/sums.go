@@ -237,7 +237,9 @@ func (c *checks) quick(ctx context.Context, dir string) error {
 		k.version = v
 		if k.err == nil { // it is whole, only its place is new: spare the next start the reading
 			k.table.Inode, k.table.Modified = v.inode, v.modified
-			_ = k.table.write(dir)
+			if f.Sync() == nil { // a thin template's image was not
+				_ = k.table.write(dir)
+			}
 		}
 	}
 	if k.err == nil {
