@@ -71,6 +71,7 @@ type Store struct {
 	lock       *os.File // DIR/.lock
 
 	checks checks
+	lazies *lazies
 	bases  keyLocks // one pull of a base at a time
 
 	mu     sync.Mutex
@@ -137,6 +138,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	s := &Store{opts: opts, lock: lock, registries: registries, byID: map[string]*entry{},
 		held: map[string]int{}, lent: map[string]image.Image{}, packed: map[string]packed{},
 		host:     newHost(opts),
+		lazies:   newLazies(),
 		builtIns: newBuiltIns(opts),
 		limits:   archive.Limits{MaxBytes: opts.MaxBytes, MaxEntries: opts.MaxEntries}}
 	err = s.load(ctx)
@@ -148,6 +150,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 		_ = lock.Close()
 		return nil, archive.Classify(op, err)
 	}
+	s.openLazy()
 	return s, nil
 }
 
@@ -255,6 +258,7 @@ func removeTemplate(dir string) error {
 
 // Close releases the store. Images in use stay usable.
 func (s *Store) Close() error {
+	s.lazies.close()
 	s.registries.Close()
 	return errors.Join(s.builtIns.close(), s.host.close(), closeOnce(s.lock))
 }
@@ -385,6 +389,9 @@ func (s *Store) Get(ctx context.Context, id string) (image.Image, error) {
 	if t == nil {
 		return image.Image{}, notFound("get template", id)
 	}
+	if img, ok := s.lazy(t); ok {
+		return image.Image{}, half("open template", img)
+	}
 	if err := s.checks.quick(ctx, filepath.Dir(t.Path)); errors.Is(err, errDamaged) {
 		return image.Image{}, damaged(t.Name, err)
 	} else if err != nil {
@@ -437,7 +444,7 @@ func (s *Store) CheckImages(ctx context.Context, pause time.Duration) (bad int) 
 	}
 	s.mu.Unlock()
 	for _, img := range images {
-		if img.Path == "" || ctx.Err() != nil {
+		if img.Path == "" || img.Lazy != nil || ctx.Err() != nil {
 			continue
 		}
 		if err := s.checks.whole(ctx, filepath.Dir(img.Path), pause); errors.Is(err, errDamaged) {
