@@ -39,6 +39,9 @@ func (t *templates) GetTemplate(ctx context.Context, nameOrID string) (carrel.Te
 	if err != nil {
 		return carrel.Template{}, err
 	}
+	if found.Lazy != nil {
+		return t.goldens.Marked(found), nil // its image is not whole
+	}
 	img, err := t.opts.Images.Get(ctx, found.ID)
 	if img.StandIn != "" {
 		img.ID = found.ID // not that of the stand-in, on whose image its sandboxes lie
@@ -132,8 +135,9 @@ func (t *templates) ResolveTemplate(ctx context.Context, op string, ref carrel.T
 
 // image makes a template ready for a tier. The templates host and base have real programs. A tier
 // without real processes can't run those. There, the template sim stands for them and is ready at
-// once.
-func (t *templates) image(ctx context.Context, found carrel.Template, tier carrel.Tier) (image.Image, error) {
+// once. get returns the image of another template.
+func (t *templates) image(ctx context.Context, found carrel.Template, tier carrel.Tier,
+	get func(ctx context.Context, id string) (image.Image, error)) (image.Image, error) {
 	if tier == "" {
 		tier = t.opts.DefaultTier
 	}
@@ -146,7 +150,7 @@ func (t *templates) image(ctx context.Context, found carrel.Template, tier carre
 			}
 		}
 	}
-	return t.opts.Images.Get(ctx, found.ID)
+	return get(ctx, found.ID)
 }
 
 // templatesChanged makes the pool and the goldens check again everything that was made from

@@ -50,6 +50,22 @@ func (s *slow) do(f func(w http.ResponseWriter, r *http.Request, from, to int64)
 	s.judge.Store(&f)
 }
 
+// holdRuns holds the requests for more than a chunk, which only the background sends, until free is
+// called.
+func (s *slow) holdRuns() (free func()) {
+	hold := make(chan struct{})
+	s.do(func(_ http.ResponseWriter, r *http.Request, from, to int64) bool {
+		if to-from > 1<<20+100_000 {
+			select {
+			case <-hold:
+			case <-r.Context().Done():
+			}
+		}
+		return false
+	})
+	return func() { close(hold) }
+}
+
 func serveSlow(t *testing.T) *slow {
 	t.Helper()
 	s := &slow{}
@@ -79,8 +95,8 @@ func (s *slow) options(t *testing.T) store.Options {
 func lazyFiles() map[string][]byte {
 	random := rand.NewChaCha8([32]byte{1})
 	files := map[string][]byte{"etc/passwd": []byte("root:x:0:0::/:/bin/sh\nme:x:7:7::/:/bin/sh\n")}
-	for i := range 6 {
-		b := make([]byte, 3<<20+i*1000)
+	for i := range 5 {
+		b := make([]byte, 2<<20+i*1000)
 		_, _ = random.Read(b)
 		clear(b[1<<20 : 1<<20+200_000])
 		files[fmt.Sprintf("data/file%d", i)] = b
@@ -125,7 +141,7 @@ func (s *slow) pushLazy(t *testing.T, ref string, change func(*mutate.Addendum))
 	lower := []tar.Header{{Typeflag: tar.TypeDir, Name: "etc/", Mode: 0o755},
 		{Typeflag: tar.TypeReg, Name: "etc/passwd", Mode: 0o644},
 		{Typeflag: tar.TypeDir, Name: "data/", Mode: 0o755}}
-	for i := range 6 {
+	for i := range 5 {
 		lower = append(lower, tar.Header{Typeflag: tar.TypeReg, Name: fmt.Sprintf("data/file%d", i),
 			Mode: 0o640, Uid: 7})
 	}
@@ -241,16 +257,7 @@ func TestDemandOvertakes(t *testing.T) {
 	s.pushLazy(t, "lazy:1", nil)
 	st := open(t, s.options(t))
 	want := s.pull(t, st, "whole", false)
-	free := make(chan struct{})
-	s.do(func(_ http.ResponseWriter, r *http.Request, from, to int64) bool {
-		if to-from > 1<<20+100_000 { // more than a chunk: a run of the background
-			select {
-			case <-free:
-			case <-r.Context().Done():
-			}
-		}
-		return false
-	})
+	free := s.holdRuns()
 	got := s.pull(t, st, "lazy", true)
 	ctx := context.Background()
 	if _, err := st.Get(ctx, got.ID); carrel.KindOf(err) != carrel.Conflict {
@@ -268,7 +275,7 @@ func TestDemandOvertakes(t *testing.T) {
 		t.Errorf("the view is %s, pulled whole it is %s", a, b)
 	}
 	t.Logf("the view was read in %v with %d requests", time.Since(start), s.asked.Load())
-	close(free)
+	free()
 	whole(t, st, got.ID)
 }
 
@@ -279,14 +286,7 @@ func TestFillerKilled(t *testing.T) {
 	s.pushLazy(t, "lazy:1", nil)
 	st := open(t, s.options(t))
 	want := s.pull(t, st, "whole", false)
-	var hold atomic.Bool
-	hold.Store(true)
-	s.do(func(_ http.ResponseWriter, r *http.Request, from, to int64) bool {
-		for hold.Load() && to-from > 1<<20+100_000 && r.Context().Err() == nil {
-			time.Sleep(5 * time.Millisecond)
-		}
-		return false
-	})
+	free := s.holdRuns()
 	got := s.pull(t, st, "lazy", true)
 	img, err := st.Boot(context.Background(), got.ID)
 	if err != nil {
@@ -297,7 +297,7 @@ func TestFillerKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer view.Close()
-	half := make([]byte, 5<<20)
+	half := make([]byte, 2<<20)
 	if _, err := io.ReadFull(view, half); err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +312,7 @@ func TestFillerKilled(t *testing.T) {
 		_, err := view.ReadAt(half[:1], want.Size/2)
 		return err != nil
 	})
-	hold.Store(false)
+	free()
 	if a, b := sumFile(t, whole(t, st, got.ID).Path), sumFile(t, want.Path); a != b {
 		t.Errorf("the image is %s, pulled whole it is %s", a, b)
 	}
@@ -326,14 +326,7 @@ func TestStoreStartsAgain(t *testing.T) {
 	opts := s.options(t)
 	st := open(t, opts)
 	want := sumFile(t, s.pull(t, st, "whole", false).Path)
-	var hold atomic.Bool
-	hold.Store(true)
-	s.do(func(_ http.ResponseWriter, r *http.Request, from, to int64) bool {
-		for hold.Load() && to-from > 1<<20+100_000 && r.Context().Err() == nil {
-			time.Sleep(5 * time.Millisecond)
-		}
-		return false
-	})
+	free := s.holdRuns()
 	got := s.pull(t, st, "lazy", true)
 	first := filler.Find(filepath.Dir(got.Path))
 	// A store that was closed leaves no filler that nobody uses.
@@ -347,7 +340,7 @@ func TestStoreStartsAgain(t *testing.T) {
 	if _, err := st.Boot(context.Background(), got.ID); err != nil {
 		t.Fatal(err)
 	}
-	hold.Store(false)
+	free()
 	if sum := sumFile(t, whole(t, st, got.ID).Path); sum != want {
 		t.Errorf("the image is %s, pulled whole it is %s", sum, want)
 	}
@@ -378,10 +371,6 @@ func TestLyingRegistry(t *testing.T) {
 			s := serveSlow(t)
 			s.pushLazy(t, "lazy:1", nil)
 			st := open(t, s.options(t))
-			var lying atomic.Bool
-			s.do(func(w http.ResponseWriter, r *http.Request, from, to int64) bool {
-				return lying.Load() && lie(w, r, from, to)
-			})
 			// The tables of contents are true, and everything after them is not.
 			s.do(func(w http.ResponseWriter, r *http.Request, from, to int64) bool {
 				return s.asked.Load() > 5 && lie(w, r, from, to)

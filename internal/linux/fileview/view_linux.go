@@ -49,7 +49,8 @@ func Mount(path string) (*os.File, error) {
 	}
 	options := fmt.Sprintf("fd=%d,rootmode=%o,user_id=%d,group_id=%d,allow_other", fd,
 		unix.S_IFREG|0o444, os.Getuid(), os.Getgid())
-	flags := uintptr(unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
+	// Not MS_NOEXEC: a sentry maps the programs in an image as executable.
+	flags := uintptr(unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV)
 	if err := unix.Mount("carrel-view", path, "fuse", flags, options); err != nil {
 		_ = unix.Close(fd)
 		return nil, fail("mount", path, err)
