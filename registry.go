@@ -30,7 +30,28 @@ type PullOptions struct {
 	Credentials *RegistryCredentials `json:"credentials,omitempty"`
 	// Platform is "" or the platform of this machine, such as linux/amd64. Every other is refused.
 	Platform string `json:"platform,omitempty"`
+	// Lazy lets sandboxes start before the whole image is here: layers with a table of contents
+	// (eStargz) are fetched while they are used. Template.Lazy says how far that is.
+	Lazy bool `json:"lazy,omitempty"`
 }
+
+// Lazy says how far the image of a template is that was pulled lazily.
+type Lazy struct {
+	State   string `json:"state"`
+	Missing int64  `json:"missing,omitempty"` // bytes of files that are still in the registry
+	// Reason is why a fill failed, or why layers were pulled whole.
+	Reason string `json:"reason,omitempty"`
+}
+
+// The states of Lazy.
+const (
+	// LazyFilling: sandboxes can start. Pauses, builds and pushes wait for the whole image.
+	LazyFilling = "filling"
+	// LazyFailed: the rest can't be had. Pull the image again.
+	LazyFailed = "failed"
+	// LazyWhole is only in the answer to a pull: no part of the image could come later.
+	LazyWhole = "whole"
+)
 
 // PushOptions says where a template is sent.
 type PushOptions struct {

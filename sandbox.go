@@ -279,6 +279,8 @@ type Template struct {
 	// Limits are those of the template's sandboxes, unless a request names others. Zero fields are
 	// the service's defaults.
 	Limits Limits `json:"limits,omitzero"`
+	// Lazy is there while the image is not whole.
+	Lazy *Lazy `json:"lazy,omitempty"`
 }
 
 // ReadyCheck says how a template's ready command is tried. Zero fields are the service's defaults.

@@ -16,6 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver/sim"
 	"github.com/carrel-dev/carrel/internal/guest/guestbin"
 	"github.com/carrel-dev/carrel/internal/image"
+	"github.com/carrel-dev/carrel/internal/image/filler"
 	"github.com/carrel-dev/carrel/internal/keeper"
 	"github.com/carrel-dev/carrel/internal/reexec"
 	"github.com/carrel-dev/carrel/internal/service"
@@ -26,7 +27,8 @@ import (
 // main, or an init function, passes them to [reexec.Run] first of all.
 func Parts() reexec.Parts {
 	all := reexec.Parts{}
-	for _, table := range []reexec.Parts{gvisor.Parts(), ns.Parts(), sim.Parts(inside), keeper.Parts()} {
+	for _, table := range []reexec.Parts{gvisor.Parts(), ns.Parts(), sim.Parts(inside), keeper.Parts(),
+		filler.Parts()} {
 		maps.Copy(all, table)
 	}
 	all[reaperName] = reap

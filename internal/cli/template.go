@@ -94,6 +94,7 @@ func (a templateCommands) templatePullCommand() *cobra.Command {
 	var how startFlags
 	var login registryLogin
 	var platform string
+	var lazy bool
 	c := &cobra.Command{
 		Use:   "pull NAME IMAGE",
 		Short: "Make a template from an image in a registry",
@@ -105,7 +106,11 @@ func (a templateCommands) templatePullCommand() *cobra.Command {
 					return carrel.Template{}, err
 				}
 				t, err := svc.PullImage(c.Context(), args[0],
-					carrel.PullOptions{Image: args[1], Credentials: own, Platform: platform}, progress)
+					carrel.PullOptions{Image: args[1], Credentials: own, Platform: platform, Lazy: lazy},
+					progress)
+				if lazy && err == nil {
+					fmt.Fprintln(a.err, lazyNote(t))
+				}
 				return how.apply(c, svc, t, err)
 			})
 		},
@@ -114,7 +119,23 @@ func (a templateCommands) templatePullCommand() *cobra.Command {
 	login.add(c)
 	c.Flags().StringVar(&platform, "platform", "",
 		"this machine's platform, such as linux/amd64; others are refused")
+	c.Flags().BoolVar(&lazy, "lazy", false,
+		"let sandboxes start before the whole image is here, if its layers are eStargz")
 	return c
+}
+
+// lazyNote says what came of a lazy pull.
+func lazyNote(t carrel.Template) string {
+	switch l := t.Lazy; {
+	case l == nil:
+		return "the image is whole"
+	case l.State == carrel.LazyWhole:
+		return "pulled whole: " + l.Reason
+	case l.Reason != "":
+		return fmt.Sprintf("sandboxes can start; %d MB follow; %s", l.Missing>>20, l.Reason)
+	default:
+		return fmt.Sprintf("sandboxes can start; %d MB follow", l.Missing>>20)
+	}
 }
 
 func (a templateCommands) templateGetCommand() *cobra.Command {

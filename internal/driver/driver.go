@@ -122,6 +122,10 @@ type Spec struct {
 // private writable layer of Limits.DiskMB on top.
 type Root struct {
 	Image string // absolute path of an EROFS image
+	// Whole is "" unless the image is still being filled. Image is then a view of it, which may wait
+	// for contents, and which the driver reads as little as possible. Whole is the path where the
+	// same image will be when all of it is there. Nobody asks for a snapshot before.
+	Whole string
 }
 
 // Paths inside every sandbox.

@@ -45,6 +45,9 @@ var IdentityFiles = []string{"etc/hostname", "etc/hosts", "etc/resolv.conf", "ru
 type Image struct {
 	carrel.Template
 	Path string // absolute path of the EROFS file
+	// View is "" or, for an image that is still being filled, the path at which it can be read as if
+	// it were whole. The file at Path then lacks contents, and its superblock.
+	View string
 	// Lent says that the image goes away after the sandbox it was made for. No copy or link of it
 	// is kept, and no sandbox is made ahead.
 	Lent bool
@@ -67,6 +70,9 @@ type Store interface {
 	// use, but not Base: while that has no image of its own, Get returns the one of Host with the ID
 	// of Host, the name of Base, and StandIn set. Error: NotFound.
 	Get(ctx context.Context, id string) (Image, error)
+	// Boot is Get for who makes a sandbox: it also returns an image that is still being filled, with
+	// its View. Get's error for such an image is Conflict, or Unavailable if the fill failed.
+	Boot(ctx context.Context, id string) (Image, error)
 	// Import makes a template of the caller's project from an archive stream. It replaces the
 	// project's template of the same name.
 	Import(ctx context.Context, name string, archive io.Reader, progress func(carrel.Progress)) (Image, error)

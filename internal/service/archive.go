@@ -100,6 +100,9 @@ func (ar *archive) keep(ctx context.Context, b *box, w wish) (state.SnapshotReco
 		return state.SnapshotRecord{}, &carrel.Error{Kind: carrel.Unsupported,
 			Err: fmt.Errorf("sandboxes of tier %s have no snapshots", b.public().Tier)}
 	}
+	if err := ar.launcher.roots.isWhole(b.record()); err != nil {
+		return state.SnapshotRecord{}, err
+	}
 	if err := ar.builds.fit(ctx, inst, &w); err != nil {
 		return state.SnapshotRecord{}, err
 	}

@@ -47,6 +47,7 @@ type plan struct {
 	cold   bool                 // it is not like other sandboxes of its template: adopts none
 	owner  string               // the project of its template; "" for a built-in one and for a snapshot
 	lent   bool                 // its image goes away with it
+	half   bool                 // its image is still being filled
 }
 
 // boots reports whether the sandbox's first process has still to start, and with it the template's

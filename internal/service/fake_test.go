@@ -398,3 +398,5 @@ func (h *house) events(t testing.TB) []carrel.Event {
 }
 
 var _ io.Closer = (*fakeInstance)(nil)
+
+func (f fakeImages) Boot(ctx context.Context, id string) (image.Image, error) { return f.Get(ctx, id) }

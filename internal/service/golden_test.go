@@ -446,3 +446,7 @@ func TestGoldenChanged(t *testing.T) {
 	st.golden(t, "ready")
 	until(t, "what was tried is gone", func() bool { return len(st.house.drv.ids()) == 2 })
 }
+
+func (s *startImages) Boot(ctx context.Context, id string) (image.Image, error) {
+	return s.Get(ctx, id)
+}

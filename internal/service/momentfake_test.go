@@ -394,3 +394,5 @@ func (p pathless) Get(ctx context.Context, name string) (image.Image, error) {
 	img.Path = ""
 	return img, err
 }
+
+func (p pathless) Boot(ctx context.Context, id string) (image.Image, error) { return p.Get(ctx, id) }

@@ -77,7 +77,7 @@ func (m *moments) planPromotion(ctx context.Context, b *box, o carrel.PromoteOpt
 	if err != nil {
 		return nil, err
 	}
-	img, err := m.templates.image(ctx, found, tier)
+	img, err := m.templates.image(ctx, found, tier, m.opts.Images.Get)
 	if err != nil {
 		return fail(carrel.KindOf(err), "template", err, carrel.HintOf(err))
 	}

@@ -296,3 +296,5 @@ func TestWarmResolve(t *testing.T) {
 	}
 	until(t, "the pool gave it up", func() bool { st := status(t, h.Service); return st.Ready+st.Making == 0 && len(st.Kinds) == 0 })
 }
+
+func (s *shelf) Boot(ctx context.Context, id string) (image.Image, error) { return s.Get(ctx, id) }

@@ -100,6 +100,9 @@ func (r *roots) keepRoot(img image.Image) (name, path string, err error) {
 	if err == nil || r.isKept(path, fi) { // another creation was faster
 		return name, path, nil
 	}
+	if img.View != "" {
+		return "", "", r.keepError(img, fmt.Errorf("it is not whole, and can't be linked: %w", err))
+	}
 	// It lies on another filesystem. Or another image has the name, because the directory is a copy
 	// and inode numbers of its original's mean nothing here.
 	name, err = r.keepCopy(img, fi, st)
@@ -132,6 +135,23 @@ func (r *roots) isKept(path string, img os.FileInfo) bool {
 	}
 	r.renew(path, have)
 	return true
+}
+
+// isWhole refuses what needs the whole image of a sandbox while that is being filled.
+func (r *roots) isWhole(rec state.Record) error {
+	path, ok := r.rootPath(rec.Root)
+	if !ok {
+		return nil // it has no files of its own, or home finds that they are missing
+	}
+	whole, err := image.IsWhole(path)
+	if err != nil || whole {
+		return err
+	}
+	return &carrel.Error{Kind: carrel.Conflict, Field: "template",
+		Err: fmt.Errorf("the image of its template %s was pulled lazily and is not whole yet",
+			rec.Sandbox.Alias),
+		Hint: "try again when 'carrel template show " + rec.Sandbox.Alias + "' no longer shows it as lazy; " +
+			"if its fill has failed, copy what you need out of the sandbox"}
 }
 
 // renew keeps a file from being swept for a while. It does not touch the file each time: drivers

@@ -104,3 +104,5 @@ func TestFormerBase(t *testing.T) {
 		}
 	}
 }
+
+func (b *bases) Boot(ctx context.Context, id string) (image.Image, error) { return b.Get(ctx, id) }

@@ -39,7 +39,7 @@ func (t *templates) GetTemplate(ctx context.Context, nameOrID string) (carrel.Te
 	if err != nil {
 		return carrel.Template{}, err
 	}
-	if !found.BuiltIn { // Get would make it ready to boot
+	if !found.BuiltIn || found.Lazy != nil { // Get would make it ready to boot, or wants it whole
 		return t.goldens.Marked(found), nil
 	}
 	img, err := t.opts.Images.Get(ctx, found.ID)
@@ -135,8 +135,9 @@ func (t *templates) ResolveTemplate(ctx context.Context, op string, ref carrel.T
 
 // image makes a template ready for a tier. The templates host and base have real programs. A tier
 // without real processes can't run those. There, the template sim stands for them and is ready at
-// once.
-func (t *templates) image(ctx context.Context, found carrel.Template, tier carrel.Tier) (image.Image, error) {
+// once. get returns the image of another template.
+func (t *templates) image(ctx context.Context, found carrel.Template, tier carrel.Tier,
+	get func(ctx context.Context, id string) (image.Image, error)) (image.Image, error) {
 	if tier == "" {
 		tier = t.opts.DefaultTier
 	}
@@ -149,7 +150,7 @@ func (t *templates) image(ctx context.Context, found carrel.Template, tier carre
 			}
 		}
 	}
-	return t.opts.Images.Get(ctx, found.ID)
+	return get(ctx, found.ID)
 }
 
 // templatesChanged makes the pool and the goldens check again everything that was made from

@@ -42,7 +42,7 @@ func (cr *creator) plan(ctx context.Context, opts carrel.CreateOptions) (*plan, 
 	if m.moment != nil {
 		return cr.planSnapshot(ctx, m, opts, egress)
 	}
-	img, err := cr.templates.image(ctx, m.template, opts.Tier)
+	img, err := cr.templates.image(ctx, m.template, opts.Tier, cr.opts.Images.Boot)
 	if err != nil {
 		return nil, &carrel.Error{Op: opCreate, Kind: carrel.KindOf(err), Field: "template", Err: err, Hint: carrel.HintOf(err)}
 	}
@@ -63,6 +63,11 @@ func (cr *creator) plan(ctx context.Context, opts carrel.CreateOptions) (*plan, 
 	}
 	if p.rec.Root, p.root.Image, err = cr.roots.keepRoot(img); err != nil {
 		return nil, err
+	}
+	if img.View != "" {
+		p.half = true
+		p.root = driver.Root{Image: img.View, Whole: p.root.Image}
+		return p, nil
 	}
 	cr.planGolden(p, img)
 	return p, nil

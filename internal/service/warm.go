@@ -34,9 +34,10 @@ type WarmOptions = warm.Options
 type WarmFloor = warm.Floor
 
 // keyOf is the kind of sandbox that a plan makes. ok is false for a kind that is not kept ready,
-// because it is made from a snapshot or a lent image, or is quick to make anyway.
+// because it is made from a snapshot, a lent image or one that is not whole, or is quick to make
+// anyway.
 func (cr *creator) keyOf(p *plan) (key pool.Key, ok bool) {
-	if p.cold || p.lent || !cr.warm.IsOn() || p.from != nil ||
+	if p.cold || p.lent || p.half || !cr.warm.IsOn() || p.from != nil ||
 		!p.driver.Info().Capabilities.RealProcesses {
 		return "", false
 	}

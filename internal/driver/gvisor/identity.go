@@ -121,6 +121,9 @@ func imageID(f *os.File, size int64) (string, error) {
 	return fmt.Sprintf("%d-%s", size, hex.EncodeToString(h.Sum(nil)[:16])), nil
 }
 
+// halfRoot stands for the name of an image that is not whole yet.
+const halfRoot = "half"
+
 // made is the sentry's build of a sandbox, and names its two images.
 type made struct {
 	kernel      *sentryBuild
@@ -132,7 +135,9 @@ func (d *Driver) madeOf(spec driver.Spec) (m made, err error) {
 	if m.kernel, err = d.ownKernel(); err != nil {
 		return m, err
 	}
-	if m.root, err = d.ids.of(spec.Root.Image, imageID); err != nil {
+	if spec.Root.Whole != "" {
+		m.root = halfRoot
+	} else if m.root, err = d.ids.of(spec.Root.Image, imageID); err != nil {
 		return m, err
 	}
 	m.guest, err = d.ids.of(spec.Guest, imageID)

@@ -1,6 +1,7 @@
 package gvisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -63,7 +64,7 @@ func (d *Driver) newInstance(l *launch) *Instance {
 			UID:    l.uid, Sock: l.sock,
 			Build: l.made.kernel.name, Control: controlVersion, Files: filesBuild, Root: l.made.root,
 			Guest: l.made.guest, Inside: l.inside(),
-			Images: []string{l.spec.Root.Image, l.spec.Guest},
+			Images: []string{cmp.Or(l.spec.Root.Whole, l.spec.Root.Image), l.spec.Guest},
 		},
 	}
 	in.rec.DiskMB = l.inside().DiskMB

@@ -44,18 +44,21 @@ func (in *Instance) snapshot(ctx context.Context, dir string, memory bool) (driv
 		return none, &carrel.Error{Kind: carrel.Conflict, Err: errors.New("another snapshot of it is being taken")}
 	}
 	defer in.taking.Store(false)
-	err := in.save(ctx, dir, memory)
+	root, err := in.rootID()
+	if err == nil {
+		err = in.save(ctx, dir, memory)
+	}
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	if err == nil {
-		err = writeSide(dir, side{Memory: memory, Limits: in.rec.Inside, Root: in.rec.Root, Guest: in.rec.Guest})
+		err = writeSide(dir, side{Memory: memory, Limits: in.rec.Inside, Root: root, Guest: in.rec.Guest})
 	}
 	if err != nil {
 		removeAll(dir, append([]string{sideFile}, fileNames(memory)...))
 		return none, err
 	}
-	info := driver.SnapshotInfo{Driver: in.d.Info().Name, Memory: memory, Build: in.rec.Files, Root: in.rec.Root}
+	info := driver.SnapshotInfo{Driver: in.d.Info().Name, Memory: memory, Build: in.rec.Files, Root: root}
 	if memory {
 		info.Build, info.CPU = in.rec.Build, cpuFeatures()
 	}
@@ -102,10 +105,22 @@ func (in *Instance) save(ctx context.Context, dir string, memory bool) error {
 	return in.d.runExtract(ctx, k, in.rec.Inside, files, images, out)
 }
 
+// rootID names the root image.
+func (in *Instance) rootID() (string, error) {
+	if in.rec.Root == halfRoot { // by now it is whole
+		return in.d.ids.of(in.rec.Images[0], imageID)
+	}
+	return in.rec.Root, nil
+}
+
 // openImages opens the sandbox's images.
 func (in *Instance) openImages() ([]*os.File, error) {
+	root, err := in.rootID()
+	if err != nil {
+		return nil, err
+	}
 	var files []*os.File
-	for i, want := range []string{in.rec.Root, in.rec.Guest} {
+	for i, want := range []string{root, in.rec.Guest} {
 		id, err := in.d.ids.of(in.rec.Images[i], imageID)
 		if err == nil && id != want {
 			err = fmt.Errorf("image %s was replaced since the sandbox was made", in.rec.Images[i])

@@ -48,9 +48,12 @@ func (d *Driver) build(ctx context.Context, op string, spec driver.Spec, create 
 func (d *Driver) create(ctx context.Context, spec driver.Spec, fill fill) (*Instance, error) {
 	var undo cleanup.Stack
 	defer undo.Run()
-	root, err := d.rootID(spec.Root.Image)
-	if err != nil {
-		return nil, err
+	root := ""
+	if spec.Root.Whole == "" { // else its name is known when it is whole
+		var err error
+		if root, err = d.rootID(spec.Root.Image); err != nil {
+			return nil, err
+		}
 	}
 	l := &launch{spec: spec, root: root, fill: fill}
 	if d.full {

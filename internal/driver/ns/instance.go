@@ -21,6 +21,7 @@ type record struct {
 	FirstID uint32 `json:"firstID,omitempty"`
 	Ice     string `json:"freezer,omitempty"` // see freezer
 	Root    string `json:"root,omitempty"`    // names the template's content
+	Whole   string `json:"whole,omitempty"`   // where the template will be; Root is "" then
 	Lower   string `json:"lower,omitempty"`   // its unpacked template
 }
 
@@ -51,6 +52,7 @@ func (d *Driver) newInstance(l *launch) *Instance {
 		rec: record{
 			Record:  d.opts.NewRecord(recordVersion, l.spec, d.links.Name(l.spec.ID), l.pid, l.group),
 			FirstID: l.first, Ice: l.ice.path(), Root: l.root,
+			Whole: l.spec.Root.Whole,
 		},
 	}
 	if !d.full {

@@ -57,6 +57,14 @@ func (d *Driver) rootID(name string) (string, error) {
 	return id, nil
 }
 
+// rootID names the content of a sandbox's template.
+func (in *Instance) rootID() (string, error) {
+	if in.rec.Whole != "" {
+		return in.d.rootID(in.rec.Whole)
+	}
+	return in.rec.Root, nil
+}
+
 func imageID(f io.ReaderAt, size int64) (string, error) {
 	h := sha256.New()
 	var errs error

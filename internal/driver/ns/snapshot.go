@@ -49,9 +49,12 @@ func (in *Instance) Snapshot(ctx context.Context, dir string, _ driver.SnapshotO
 			_ = in.turn(thaw, false, fail) // an ended sandbox needs no thaw
 		}()
 	}
-	err := in.write(ctx, dir)
+	root, err := in.rootID()
 	if err == nil {
-		return driver.SnapshotInfo{Driver: "ns", Build: layerBuild, Root: in.rec.Root}, nil
+		err = in.write(ctx, dir)
+	}
+	if err == nil {
+		return driver.SnapshotInfo{Driver: "ns", Build: layerBuild, Root: root}, nil
 	}
 	_ = os.Remove(filepath.Join(dir, layerFile))
 	kind := carrel.Internal

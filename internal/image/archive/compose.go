@@ -113,7 +113,7 @@ func (t *Tree) change(tr *tar.Reader, h *tar.Header) error {
 			}
 		}
 	}
-	return t.entry(tr, h, false)
+	return t.entry(h, false, t.copier(tr))
 }
 
 // gone reports whether a name was removed by an earlier change: gVisor makes one removed file, and

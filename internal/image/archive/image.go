@@ -17,6 +17,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/image/hostbase"
+	"github.com/carrel-dev/carrel/internal/image/stargz"
 )
 
 // Source is an image as a list of layers.
@@ -34,6 +35,10 @@ type Layer struct {
 	Open func(ctx context.Context) (io.ReadCloser, error)
 	// Stargz says that the stream ends with a table of contents, which is no file of the image.
 	Stargz bool
+	// TOC is the layer's table of contents, for [Importer.Late]. With it, the layer is not opened.
+	TOC *stargz.TOC
+	// Chunk fetches a chunk of a layer with a TOC, and checks it.
+	Chunk func(ctx context.Context, c stargz.Chunk) ([]byte, error)
 }
 
 // Result is a template's tree and its source's settings for running it.
@@ -61,7 +66,12 @@ func (t *Tree) Image(ctx context.Context, src *Source, format string) (_ *Result
 		return nil, invalid("the image's configuration names %d layers, its manifest %d", n, len(src.Layers))
 	}
 	for i, l := range src.Layers {
-		if err := t.addLayer(ctx, l, cfg.RootFS.DiffIDs[i]); err != nil {
+		if t.late != nil && l.TOC != nil {
+			err = t.addLater(ctx, i, l)
+		} else {
+			err = t.addLayer(ctx, l, cfg.RootFS.DiffIDs[i])
+		}
+		if err != nil {
 			return nil, fmt.Errorf("layer %d of %d: %w", i+1, len(src.Layers), err)
 		}
 	}

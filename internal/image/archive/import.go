@@ -77,7 +77,16 @@ func (i Importer) Dir(ctx context.Context, dir string) (*os.File, *Result, error
 }
 
 // make builds a tree in a new file and finishes the image.
-func (i Importer) make(ctx context.Context, build func(*Tree) (*Result, error)) (_ *os.File, _ *Result, err error) {
+func (i Importer) make(ctx context.Context, build func(*Tree) (*Result, error)) (*os.File, *Result,
+	error) {
+	return i.makeWith(ctx, build, func(t *Tree) (int64, error) {
+		return t.w.Finish(t.Root, t.Root.Newest())
+	})
+}
+
+// makeWith is make with another way to finish the image.
+func (i Importer) makeWith(ctx context.Context, build func(*Tree) (*Result, error),
+	finish func(*Tree) (int64, error)) (_ *os.File, _ *Result, err error) {
 	f, err := i.NewFile()
 	if err != nil {
 		return nil, nil, Classify(op, err)
@@ -107,7 +116,7 @@ func (i Importer) make(ctx context.Context, build func(*Tree) (*Result, error)) 
 	}
 	i.Meter.Flush()
 	i.Meter.Stage(image.StageWrite, 0)
-	size, err := w.Finish(t.Root, t.Root.Newest())
+	size, err := finish(t)
 	if err != nil {
 		return nil, nil, Classify(op, err)
 	}

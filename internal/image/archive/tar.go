@@ -72,7 +72,7 @@ func (t *Tree) tar(ctx context.Context, r io.Reader, whiteouts bool, plain io.Wr
 		if whiteouts && t.stargz && stargz.IsOurs(h.Name) {
 			continue
 		}
-		if err := t.entry(tr, h, whiteouts); err != nil {
+		if err := t.entry(h, whiteouts, t.copier(tr)); err != nil {
 			return entryError(h.Name, err)
 		}
 	}
@@ -140,8 +140,17 @@ func isDisk(err error) bool {
 	return errors.As(err, &pe) || errors.Is(err, erofs.ErrTooLarge)
 }
 
-// entry adds one entry.
-func (t *Tree) entry(tr *tar.Reader, h *tar.Header, whiteouts bool) error {
+// copier returns a function that fills extents with the content of the present entry.
+func (t *Tree) copier(r io.Reader) func(erofs.Extent) error {
+	return func(e erofs.Extent) error {
+		copied, err := t.w.Fill(e, r)
+		t.meter.Add(copied)
+		return err
+	}
+}
+
+// entry adds one entry. fill fills the place of a regular file's contents.
+func (t *Tree) entry(h *tar.Header, whiteouts bool, fill func(erofs.Extent) error) error {
 	if h.Typeflag == tar.TypeXGlobalHeader || h.Typeflag == 'V' { // comments and volume labels
 		return nil
 	}
@@ -179,9 +188,7 @@ func (t *Tree) entry(tr *tar.Reader, h *tar.Header, whiteouts bool) error {
 		if n.Data, err = t.reserve(h.Size); err != nil {
 			return err
 		}
-		copied, err := t.w.Fill(n.Data, tr)
-		t.meter.Add(copied)
-		if err != nil {
+		if err := fill(n.Data); err != nil {
 			return err
 		}
 	}

@@ -50,6 +50,9 @@ type Tree struct {
 	// lower layers. It is nil outside of layers.
 	touched map[place]struct{}
 	stargz  bool // the present layer ends with a table of contents
+	// late holds the files whose contents come later, by the place of their contents. It is nil
+	// unless the image is made by Importer.Late.
+	late map[int64]*lateFile
 }
 
 // place is a name in a directory.
@@ -256,6 +259,9 @@ func (t *Tree) open(name string) (*io.SectionReader, error) {
 	n := t.find(name)
 	if n == nil || !n.Mode.IsRegular() {
 		return nil, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+	}
+	if err := t.fetchLate(n.Data); err != nil {
+		return nil, err
 	}
 	return t.w.Reader(n.Data)
 }

@@ -128,25 +128,44 @@ func (w *Writer) Reader(e Extent) (*io.SectionReader, error) {
 	return io.NewSectionReader(w.f, e.Offset(), e.Size), nil
 }
 
+// FillAt copies a part of the contents of a reserved extent. at is its place in them.
+func (w *Writer) FillAt(e Extent, at int64, part []byte) error {
+	if at < 0 || int64(len(part)) > e.Size-at {
+		return fmt.Errorf("%d bytes at %d of an extent of %d", len(part), at, e.Size)
+	}
+	return w.writeSparse(part, e.Offset()+at)
+}
+
 // Finish writes the metadata of the tree, the superblock last, and returns the
 // size of the image. It does not fsync.
 func (w *Writer) Finish(root *Node, built time.Time) (int64, error) {
-	if !root.IsDir() {
-		return 0, errors.New("the root is not a directory")
+	size, first, err := w.FinishMetadata(root, built)
+	if err == nil {
+		_, err = w.f.WriteAt(first, 0)
 	}
-	m := &meta{w: w, start: w.next, built: built}
-	if err := m.plan(root); err != nil {
-		return 0, err
-	}
-	if err := m.write(root); err != nil {
-		return 0, err
-	}
-	size := int64(m.end) * BlockSize
-	if err := w.f.Truncate(size); err != nil {
-		return 0, err
-	}
-	if _, err := w.f.WriteAt(m.superblock(), 0); err != nil {
+	if err != nil {
 		return 0, err
 	}
 	return size, nil
+}
+
+// FinishMetadata is Finish, but does not write the first block, with the superblock: it returns the
+// block. Until somebody writes it, the file is no image. So an image whose contents are not all
+// there can't be taken for a whole one.
+func (w *Writer) FinishMetadata(root *Node, built time.Time) (size int64, first []byte, err error) {
+	if !root.IsDir() {
+		return 0, nil, errors.New("the root is not a directory")
+	}
+	m := &meta{w: w, start: w.next, built: built}
+	if err := m.plan(root); err != nil {
+		return 0, nil, err
+	}
+	if err := m.write(root); err != nil {
+		return 0, nil, err
+	}
+	size = int64(m.end) * BlockSize
+	if err := w.f.Truncate(size); err != nil {
+		return 0, nil, err
+	}
+	return size, m.superblock(), nil
 }

@@ -33,6 +33,7 @@ type download struct {
 	req    Request
 	ref    string
 	found  *found
+	late   map[int]*stargz.TOC // layers that are not downloaded
 
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -51,7 +52,10 @@ type layerFile struct {
 // start begins the downloads and returns the image.
 func (d *download) start(ctx context.Context) (*archive.Source, error) {
 	total := int64(0)
-	for _, l := range d.found.manifest.Layers {
+	for i, l := range d.found.manifest.Layers {
+		if d.late[i] != nil {
+			continue
+		}
 		if l.Size > d.req.MaxBytes-total {
 			return nil, &carrel.Error{Op: opPull, Kind: carrel.Exhausted, Field: "MaxBytes",
 				Err: fmt.Errorf("the image's layers have more than %d bytes, the limit MaxBytes",
@@ -63,7 +67,11 @@ func (d *download) start(ctx context.Context) (*archive.Source, error) {
 	d.hold = d.req.Meter.Hold(image.StagePull, total)
 	src := &archive.Source{Config: d.found.config, Digest: d.found.digest.String()}
 	todo := make(chan *layerFile, len(d.found.manifest.Layers))
-	for _, desc := range d.found.manifest.Layers {
+	for i, desc := range d.found.manifest.Layers {
+		if d.late[i] != nil {
+			src.Layers = append(src.Layers, archive.Layer{Digest: desc.Digest})
+			continue
+		}
 		l := &layerFile{desc: desc, done: make(chan struct{})}
 		d.layers = append(d.layers, l)
 		todo <- l

@@ -31,6 +31,8 @@ type origin interface {
 	manifest(ctx context.Context, id string) ([]byte, error)
 	// blob opens a part, from an offset on if the origin can. start says where it begins.
 	blob(ctx context.Context, h v1.Hash, offset int64) (rc io.ReadCloser, start int64, err error)
+	// piece opens n bytes of a part from an offset on. Error: errNoRanges, among others.
+	piece(ctx context.Context, h v1.Hash, offset, n int64) (io.ReadCloser, error)
 	// String names the origin in errors.
 	String() string
 }

@@ -17,8 +17,12 @@
 //
 // # Reading
 //
-// Carrel reads a layer as the archive that it is, and leaves out the entries that [IsOurs] names.
-// It believes nothing that a TOC says.
+// A pull of a whole image reads a layer as the archive that it is, and leaves out the entries that
+// [IsOurs] names. It believes nothing that a TOC says.
+//
+// A lazy pull reads the TOC ([Footer], [ReadTOC]) and, later, single chunks ([ReadChunk]). A TOC
+// comes from a stranger even if the manifest vouches for it: its size, the number of its entries,
+// and each offset and size are checked before anything is done with them.
 package stargz
 
 const (

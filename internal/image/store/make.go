@@ -39,6 +39,9 @@ func (s *Store) ImportDir(ctx context.Context, name, dir string, progress func(c
 // Pull makes a template from an image in a registry.
 func (s *Store) Pull(ctx context.Context, name string, opts carrel.PullOptions,
 	progress func(carrel.Progress)) (image.Image, error) {
+	if opts.Lazy {
+		return s.pullLazy(ctx, carrel.Template{Name: name}, opts, progress)
+	}
 	return s.pull(ctx, carrel.Template{Name: name}, opts, progress)
 }
 
@@ -70,8 +73,25 @@ func (s *Store) request(ctx context.Context, meter *image.Meter) registry.Reques
 // manifest.
 func (s *Store) make(ctx context.Context, op string, like carrel.Template,
 	progress func(carrel.Progress),
-	build func(context.Context, archive.Importer) (f *os.File, res *archive.Result, source string,
-		err error)) (_ image.Image, err error) {
+	build builder) (image.Image, error) {
+	return s.makeKept(ctx, op, like, image.NewMeter(progress), build,
+		func(ctx context.Context, dir string, f *os.File, t *carrel.Template) (sums string, err error) {
+			if t.Size, err = s.keepShared(ctx, f, filepath.Join(dir, imageFile)); err != nil {
+				return "", err
+			}
+			return writeSums(ctx, dir)
+		})
+}
+
+// builder makes an image in a file that is not durable yet.
+type builder func(context.Context, archive.Importer) (f *os.File, res *archive.Result,
+	source string, err error)
+
+// makeKept is make with another way to keep the image in the template's directory. keep completes
+// the template and returns the digest of the checksums.
+func (s *Store) makeKept(ctx context.Context, op string, like carrel.Template, meter *image.Meter,
+	build builder, keep func(ctx context.Context, dir string, f *os.File, t *carrel.Template) (
+		sums string, err error)) (_ image.Image, err error) {
 	name := like.Name
 	if !strings.HasPrefix(name, image.HiddenMark) {
 		if name, err = checkName(op, name); err != nil {
@@ -98,24 +118,21 @@ func (s *Store) make(ctx context.Context, op string, like carrel.Template,
 	f, res, source, err := build(writing, archive.Importer{
 		NewFile: func() (*os.File, error) { return os.CreateTemp(dir, "part-*") },
 		Limits:  s.limits,
-		Meter:   image.NewMeter(progress),
+		Meter:   meter,
 	})
 	if err = roomError(writing, err); err != nil {
 		return image.Image{}, archive.Classify(op, err)
 	}
-	size, err := s.keepShared(ctx, f, filepath.Join(dir, imageFile))
-	if err != nil {
-		return image.Image{}, archive.Classify(op, err)
-	}
-	sums, err := writeSums(ctx, dir)
-	if err != nil {
-		return image.Image{}, archive.Classify(op, err)
-	}
-	t := carrel.Template{ID: id, Name: name, Key: like.Key, Project: carrel.CallerOf(ctx).Project, Created: s.opts.Now().UTC(), Size: size, Source: res.Format, Digest: res.Digest,
+	t := carrel.Template{ID: id, Name: name, Key: like.Key, Project: carrel.CallerOf(ctx).Project,
+		Created: s.opts.Now().UTC(), Source: res.Format, Digest: res.Digest,
 		Env: res.Env, User: res.User, WorkDir: res.WorkDir, Start: res.Start, Labels: res.Labels,
 		Entry: res.Entry, OnBuild: res.OnBuild}
 	if source != "" {
 		t.Source += ": " + source
+	}
+	sums, err := keep(ctx, dir, f, &t)
+	if err != nil {
+		return image.Image{}, archive.Classify(op, err)
 	}
 	if err := ctx.Err(); err != nil {
 		return image.Image{}, archive.Classify(op, err)

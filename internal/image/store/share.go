@@ -66,7 +66,9 @@ func (s *Store) imagePaths() []string {
 	s.mu.Lock()
 	all := make([]image.Image, 0, len(s.byID))
 	for _, e := range s.byID {
-		all = append(all, e.Image)
+		if e.Lazy == nil { // else it lacks contents
+			all = append(all, e.Image)
+		}
 	}
 	s.mu.Unlock()
 	slices.SortFunc(all, func(a, b image.Image) int { return b.Created.Compare(a.Created) })

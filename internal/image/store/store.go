@@ -71,6 +71,7 @@ type Store struct {
 	lock       *os.File // DIR/.lock
 
 	checks   checks
+	lazies   *lazies
 	bases    keyLocks   // one pull of a base at a time
 	thinning sync.Mutex // one Thin at a time
 	wholes   keyLocks   // one making of a thin template's image at a time
@@ -146,6 +147,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 		held: map[string]int{}, lent: map[string]image.Image{}, packed: map[string]packed{},
 		used: map[string]time.Time{}, opened: opts.Now(),
 		host:     newHost(opts),
+		lazies:   newLazies(),
 		builtIns: newBuiltIns(opts),
 		limits:   archive.Limits{MaxBytes: opts.MaxBytes, MaxEntries: opts.MaxEntries}}
 	err = s.load(ctx)
@@ -157,6 +159,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 		_ = lock.Close()
 		return nil, archive.Classify(op, err)
 	}
+	s.openLazy()
 	return s, nil
 }
 
@@ -265,6 +268,7 @@ func removeTemplate(dir string) error {
 
 // Close releases the store. Images in use stay usable.
 func (s *Store) Close() error {
+	s.lazies.close()
 	s.registries.Close()
 	return errors.Join(s.builtIns.close(), s.host.close(), closeOnce(s.lock))
 }
@@ -395,6 +399,9 @@ func (s *Store) Get(ctx context.Context, id string) (image.Image, error) {
 	if t == nil {
 		return image.Image{}, notFound("get template", id)
 	}
+	if img, ok := s.lazy(t); ok {
+		return image.Image{}, half("open template", img)
+	}
 	defer s.use(t)()
 	dir := filepath.Dir(t.Path)
 	err := s.whole(ctx, t)
@@ -458,7 +465,7 @@ func (s *Store) CheckImages(ctx context.Context, pause time.Duration) (bad int) 
 	}
 	s.mu.Unlock()
 	for _, img := range images {
-		if img.Path == "" || ctx.Err() != nil {
+		if img.Path == "" || img.Lazy != nil || ctx.Err() != nil {
 			continue
 		}
 		dir := filepath.Dir(img.Path)

@@ -24,11 +24,18 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/image"
+	"github.com/carrel-dev/carrel/internal/image/filler"
 	"github.com/carrel-dev/carrel/internal/image/store"
+	"github.com/carrel-dev/carrel/internal/reexec"
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if reexec.Run(filler.Parts()) {
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func open(t testing.TB, opts store.Options) *store.Store {
 	t.Helper()

@@ -124,7 +124,7 @@ func (s *Store) families() []*family {
 	defer s.mu.Unlock()
 	for id, e := range s.byID {
 		var st syscall.Stat_t
-		if s.held[id] > 0 || strings.HasPrefix(e.Name, image.DraftMark) ||
+		if e.Lazy != nil || s.held[id] > 0 || strings.HasPrefix(e.Name, image.DraftMark) ||
 			syscall.Stat(e.Path, &st) != nil {
 			continue
 		}
