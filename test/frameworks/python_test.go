@@ -44,7 +44,7 @@ var pythons = []pythonFramework{
 		{Tool: "run_command", Args: object{"command": inside}},
 		{Say: "It says RESULT"},
 	}, proof},
-	{"inspect", []turn{{Tool: "bash", Args: object{"command": inside}}, {Say: "It says RESULT"}}, `1\.0 ` + proof},
+	{"inspect", []turn{{Tool: "bash", Args: object{"command": inside}}, {Say: "It says RESULT"}}, `(?s)1\.0 It says.*Starting gVisor.*42`},
 	{"claude-agent-sdk-python", []turn{
 		{Tool: "mcp__computer__bash", Args: object{"command": inside}},
 		{Say: "It says RESULT"},
