@@ -563,8 +563,10 @@ func TestHostileAnswers(t *testing.T) {
 				_, _ = io.ReadAll(r.Body) // or the server does not notice that the client leaves
 				c.serve(w, r)
 			}))
-			defer srv.Close()
-			defer srv.CloseClientConnections()
+			defer func() { // without waiting for handlers: they end with quit
+				srv.CloseClientConnections()
+				_ = srv.Listener.Close()
+			}()
 			w := newWorld(t, func(o *Options) { o.Timeout = 300 * time.Millisecond })
 			k := w.create(srv.URL)
 			if c.want == "" {
