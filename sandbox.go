@@ -1,6 +1,10 @@
 package carrel
 
-import "time"
+import (
+	"crypto/sha256"
+	"fmt"
+	"time"
+)
 
 // Tier is how strong a sandbox's wall is.
 type Tier string
@@ -234,6 +238,19 @@ type Event struct {
 	Reason  EndReason         `json:"reason,omitempty"`
 	Message string            `json:"message,omitempty"`
 	Fields  map[string]string `json:"fields,omitempty"`
+	// Of is the sandbox at that moment, in the events of its life.
+	Of *EventSandbox `json:"of,omitempty"`
+}
+
+// EventSandbox is what an [Event] says of its sandbox. It holds no token and no environment.
+type EventSandbox struct {
+	Template   string            `json:"template"`             // as in [Sandbox]
+	TemplateOf string            `json:"templateOf,omitempty"` // as in [Sandbox]
+	Metadata   map[string]string `json:"metadata,omitempty"`
+	Started    time.Time         `json:"started"`
+	Ends       time.Time         `json:"ends"`
+	CPUs       float64           `json:"cpus"`
+	MemoryMB   int               `json:"memoryMB"`
 }
 
 // Template is an immutable root filesystem from which sandboxes are made.
@@ -297,6 +314,22 @@ func (t Template) LastingID() string {
 		return t.Of
 	}
 	return t.ID
+}
+
+// BuildID returns the ID of the template's build, a UUID. E2B's clients want one also for a template
+// that was not built: it is made from fixed properties.
+func (t Template) BuildID() string {
+	if t.Build != "" {
+		return t.Build
+	}
+	return UUID([]byte(t.ID + "\x00" + t.Digest + "\x00" + t.Created.UTC().Format(time.RFC3339Nano)))
+}
+
+// UUID makes a UUID of version 8 from a text. Equal texts have equal ones.
+func UUID(of []byte) string {
+	h := sha256.Sum256(of)
+	h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80 // version 8 (our own), variant of RFC 9562
+	return fmt.Sprintf("%x-%x-%x-%x-%x", h[0:4], h[4:6], h[6:8], h[8:10], h[10:16])
 }
 
 // TemplateUpdate changes how a template starts and who may use it. A nil field changes nothing.

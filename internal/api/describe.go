@@ -113,7 +113,7 @@ func operations() map[string]openapi.Operation {
 	all := map[string]openapi.Operation{}
 	for _, part := range []map[string]openapi.Operation{
 		e2bOperations, e2bOtherOperations, sandboxOperations, momentOperations, templateOperations,
-		buildOperations, catalogOperations, secretOperations,
+		buildOperations, catalogOperations, secretOperations, webhookOperations,
 		daemonOperations, openOperations,
 	} {
 		for pattern, op := range part {

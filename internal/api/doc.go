@@ -29,6 +29,9 @@
 //	GET    /templates/{id}/tags/count   …/tags/exists?tag   …/tags/groups?tagsLimit&assignmentLimit&tagsCursor&search&sort   …/tags/{tag}/assignments?cursor&limit
 //	GET    /teams                                                the only team: the project of the key
 //	GET    /teams/{team}/metrics?start&end   …/metrics/max?metric   its sandboxes, counted over the last hour
+//	GET    /events/sandboxes?offset&limit&orderAsc&types   GET /events/sandboxes/{id}   what happened, for seven days
+//	GET    /events/webhooks   POST /events/webhooks              who is told of it: body {name, url, events, enabled, signatureSecret}
+//	GET    /events/webhooks/{webhook}   PATCH, DELETE            one of them; see docs/events.md
 //	GET    /docs/api/cli?next                                    the page of "e2b auth login"; see LoginPath
 //	GET    /health                                               204 once ready; the only route without a key
 //
@@ -96,7 +99,12 @@
 //	POST   /carrel/v1/secret-store/rekey                         body: {key}; seals all secrets anew, under a random key for none
 //	GET    /carrel/v1/ssh-keys                                   who may open SSH sessions: a list of carrel.SSHKey
 //	POST   /carrel/v1/ssh-keys                                   body: {name, publicKey, sandboxes} → carrel.SSHKey; DELETE …/ssh-keys/{name}
-//	GET    /carrel/v1/events?after                               one JSON event a line, blank lines in between
+//	GET    /carrel/v1/events?after                               one JSON event a line, blank lines in between; with Accept: text/event-stream
+//	                                                             as server-sent events; the header Last-Event-ID is after
+//	GET    /carrel/v1/lifecycle-events?sandbox&offset&limit&orderAsc&types   events in E2B's form
+//	GET    /carrel/v1/webhooks   POST /carrel/v1/webhooks        body: carrel.NewWebhook
+//	GET    /carrel/v1/webhooks/{webhook}   PATCH body: carrel.WebhookUpdate, DELETE
+//	GET    /carrel/v1/webhooks/{webhook}/deliveries?state&limit  a list of carrel.Delivery; POST …/replay body: carrel.ReplayOptions
 //	GET    /carrel/v1/audit?since&until&verdict&host&rule&secret&sandbox&project&after&limit&follow   one {decision} a line; verdict=allowed or denied
 //	GET    /carrel/v1/sandboxes/{id}/audit                       the same of one sandbox, also when it is gone
 //	GET    /carrel/v1/templates  GET, DELETE /carrel/v1/templates/{name}    PATCH body: {start, ready, public}

@@ -37,6 +37,8 @@ type Options struct {
 	Builds Builds
 	// Teams counts sandboxes. With nil, E2B's route for a team's metrics answers 501.
 	Teams Teams
+	// Webhooks tells programs what happens; nil is none.
+	Webhooks carrel.Webhooks
 	// DefaultNetwork is for creations without network fields. With nil, E2B's routes allow the
 	// internet, as in E2B, and our routes allow nothing.
 	DefaultNetwork *carrel.Network
@@ -93,6 +95,9 @@ func New(opts Options) *Server {
 	}
 	if opts.MaxTimeout == 0 {
 		opts.MaxTimeout = 720 * time.Hour
+	}
+	if opts.Webhooks == nil {
+		opts.Webhooks = carrel.NoWebhooks{}
 	}
 	s := &Server{opts: opts, mux: http.NewServeMux(), first: http.NewServeMux(),
 		uploadKey: newUploadKey()}
@@ -162,6 +167,7 @@ func (s *Server) routes() {
 	s.handle("DELETE /templates/{id}", t.deleteTemplate)
 	s.handleFirst("GET /templates/aliases/{alias}", t.templateAlias)
 	teamRoutes{s}.add()
+	webhookRoutes{s}.add()
 	secretRoutes{s}.add()
 	e2bBuildRoutes{s}.add()
 	e2bTagRoutes{s}.add()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -29,16 +30,30 @@ type lines struct {
 	mu sync.Mutex
 	w  http.ResponseWriter
 	rc *http.ResponseController
+	// served makes each line a server-sent event. A blank line is a comment then.
+	served bool
 }
 
+// startEvents begins a stream of events: server-sent ones if the client asks for them.
+func startEvents(w http.ResponseWriter, r *http.Request) *lines {
+	if !strings.Contains(r.Header.Get("Accept"), serverSent) {
+		return startLines(w)
+	}
+	return begin(w, serverSent)
+}
+
+const serverSent = "text/event-stream"
+
 // startLines begins a stream of JSON lines.
-func startLines(w http.ResponseWriter) *lines {
+func startLines(w http.ResponseWriter) *lines { return begin(w, "application/x-ndjson") }
+
+func begin(w http.ResponseWriter, media string) *lines {
 	h := w.Header()
-	h.Set("Content-Type", "application/x-ndjson")
+	h.Set("Content-Type", media)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
-	l := &lines{w: w, rc: http.NewResponseController(w)}
+	l := &lines{w: w, rc: http.NewResponseController(w), served: media == serverSent}
 	_ = l.rc.Flush()
 	return l
 }
@@ -52,6 +67,9 @@ func (l *lines) write(v any) error {
 			return err
 		}
 	}
+	if l.served {
+		raw = serve(v, raw)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_ = l.rc.SetWriteDeadline(time.Now().Add(writeStall))
@@ -60,6 +78,18 @@ func (l *lines) write(v any) error {
 		return err
 	}
 	return l.rc.Flush()
+}
+
+// serve makes a server-sent event of a line. JSON has no line break, so none ends the event early.
+func serve(v any, raw []byte) []byte {
+	if v == nil {
+		return []byte(":\n")
+	}
+	head := ""
+	if e, ok := v.(eventLine); ok && e.Event != nil {
+		head = "id: " + strconv.FormatInt(e.Event.Seq, 10) + "\n"
+	}
+	return fmt.Appendf(nil, "%sdata: %s\n", head, raw) // a line break follows
 }
 
 // stopping returns a context that also ends when the daemon stops.
@@ -83,16 +113,21 @@ func (s *Server) stopping(ctx context.Context) (context.Context, context.CancelF
 // events streams events as JSON lines until the client leaves or the daemon stops.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	var after int64
-	if v := r.URL.Query().Get("after"); v != "" {
+	from := map[string]string{"after": r.URL.Query().Get("after"), "Last-Event-ID": r.Header.Get("Last-Event-ID")}
+	for _, name := range []string{"after", "Last-Event-ID"} { // a client that goes on says the latter
+		v := from[name]
+		if v == "" {
+			continue
+		}
 		n, err := strconv.ParseInt(v, 10, 64)
 		if err != nil || n < 0 {
-			return invalid("after", "%q is not a sequence number", clip(v))
+			return invalid(name, "%q is not a sequence number", clip(v))
 		}
 		after = n
 	}
 	ctx, cancel := s.stopping(r.Context())
 	defer cancel()
-	out := startLines(w)
+	out := startEvents(w, r)
 	var beat sync.WaitGroup
 	beat.Go(func() { out.beat(ctx, cancel) })
 	for e, err := range s.opts.Service.Events(ctx, after) {

@@ -2,7 +2,6 @@ package api
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"net/http"
 	"slices"
 	"strconv"
@@ -62,7 +61,7 @@ type aliasBody struct {
 
 func (s templateRoutes) toTemplate(t carrel.Template) templateBody {
 	return templateBody{
-		TemplateID: t.LastingID(), BuildID: cmp.Or(t.Build, buildID(t)), BuildStatus: "ready",
+		TemplateID: t.LastingID(), BuildID: t.BuildID(), BuildStatus: "ready",
 		BuildCount: 1,
 		Names:      []string{t.Name}, Aliases: []string{t.Name}, Public: t.Public,
 		CPUCount:    cpuCount(cmp.Or(t.Limits.CPUs, s.opts.Limits.CPUs)),
@@ -70,13 +69,6 @@ func (s templateRoutes) toTemplate(t carrel.Template) templateBody {
 		DiskSizeMB:  cmp.Or(t.Limits.DiskMB, s.opts.Limits.DiskMB),
 		EnvdVersion: carrel.EnvdVersion, CreatedAt: t.Created.UTC(), UpdatedAt: t.Created.UTC(),
 	}
-}
-
-// buildID makes a UUID from the fixed properties of a template. Each template has one build, and
-// E2B's clients want an ID for it.
-func buildID(t carrel.Template) string {
-	h := sha256.Sum256([]byte(t.ID + "\x00" + t.Digest + "\x00" + t.Created.UTC().Format(time.RFC3339Nano)))
-	return uuid(h)
 }
 
 // templates is E2B's first list: all at once.

@@ -100,6 +100,8 @@ type Assembly struct {
 	Service *service.Service
 	// Access is the service as each caller sees it. Doors use it.
 	Access *access.Service
+	// Webhooks are the events and webhooks, as each caller sees them.
+	Webhooks access.Webhooks
 	// Snapshots keeps the content of snapshots.
 	Snapshots *snapshots.Store
 	// Vault keeps the secrets of all projects.
@@ -118,9 +120,10 @@ type Assembly struct {
 	images     *store.Store
 	builds     *build.Engine
 	drivers    *driver.Registry
-	wire       *wire.Wire      // nil where drivers were given
-	authority  *pki.CA         // opens TLS on the wire
-	audit      *audit.Log      // of the wire
+	wire       *wire.Wire // nil where drivers were given
+	authority  *pki.CA    // opens TLS on the wire
+	audit      *audit.Log // of the wire
+	hooks      lateHooks
 	late       service.Late    // the service, for the wire
 	workshop   *workshop       // makes built-in templates; nil if there are none
 	door       hostdoor.Late   // requests from sandboxes to this host
@@ -287,7 +290,7 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 		Traces:       a.opts.Traces,
 		OnUpgrade:    service.OnUpgrade(c.OnUpgrade),
 		MaxSandboxes: c.MaxSandboxes, MaxPaused: c.MaxPaused, KillOnClose: a.opts.KillOnClose, Logger: a.log,
-		Warm: warmOptions(c.Warm), LostReason: a.lost,
+		Warm: warmOptions(c.Warm), LostReason: a.lost, EventsNeeded: a.eventsNeeded,
 		MaxStarting: c.MaxStarting, MaxQueued: c.MaxQueued, MaxWait: c.MaxWait, Room: a.room(),
 	})
 	if err != nil {
@@ -301,6 +304,9 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 		Audits: a.audits(), Traces: a.traces(), SSHKeys: a.opts.SSHKeys, Nobody: a.opts.Nobody,
 		HostServices: a.opts.HostServices})
 	a.Access = access
+	if err := a.openWebhooks(); err != nil {
+		return err
+	}
 	a.late.Open(a.Service)
 	if err := a.clearWorkshop(ctx); err != nil {
 		return err

@@ -102,6 +102,9 @@ type Config struct {
 
 	// Warm is what is kept ready.
 	Warm Warm
+	// AllowWebhooks are hosts that webhooks may be sent to wherever they are: HOST, HOST:PORT or
+	// http://HOST:PORT.
+	AllowWebhooks []string
 	// Registries has the settings for registries of images.
 	Registries Registries
 	// Wire has the settings for traffic out of sandboxes.

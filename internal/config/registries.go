@@ -26,6 +26,8 @@ type Registries struct {
 // registryFlags adds the flags for registries.
 func (c *Config) registryFlags(f *pflag.FlagSet) {
 	r := &c.Registries
+	f.StringSliceVar(&c.AllowWebhooks, "allow-webhook", c.AllowWebhooks,
+		"host that webhooks may be sent to although its address is private: HOST, HOST:PORT, or http://HOST:PORT without TLS (repeat)")
 	f.StringSliceVar(&r.Allow, "allow-registry", r.Allow,
 		"registry that may have a private address: HOST, HOST:PORT, or http://HOST:PORT without TLS (repeat)")
 	f.StringSliceVar(&r.Mirrors, "registry-mirrors", r.Mirrors,
@@ -55,6 +57,12 @@ func (c Config) checkRegistries() error {
 		rest := strings.TrimPrefix(strings.TrimPrefix(a, "http://"), "https://")
 		if u, err := url.Parse("//" + rest); err != nil || u.Hostname() == "" || u.Host != rest {
 			return bad("allow-registry", "%q is not HOST, HOST:PORT or http://HOST:PORT", a)
+		}
+	}
+	for _, a := range c.AllowWebhooks {
+		rest := strings.TrimPrefix(a, "http://")
+		if u, err := url.Parse("//" + rest); err != nil || u.Hostname() == "" || u.Host != rest {
+			return bad("allow-webhook", "%q is not HOST, HOST:PORT or http://HOST:PORT", a)
 		}
 	}
 	for _, m := range r.MirrorList() {

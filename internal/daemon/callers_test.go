@@ -101,10 +101,13 @@ func newNeighbours(t *testing.T) *neighbours {
 	must(err)
 	_, err = n.owner.AddSSHKey(ctx, "key-of-a", string(ssh.MarshalAuthorizedKey(n.sshKey.PublicKey())), nil)
 	must(err)
-	n.real = map[string]string{"box": string(n.box.ID), "asleep": string(n.asleep.ID), "gone": string(gone.ID),
+	hook, err := n.owner.(*client.Client).Webhooks().CreateWebhook(ctx, carrel.NewWebhook{
+		Name: "hook-of-a", URL: "https://example.invalid/", Events: carrel.LifecycleTypes()})
+	must(err)
+	n.real = map[string]string{"hook": hook.ID, "box": string(n.box.ID), "asleep": string(n.asleep.ID), "gone": string(gone.ID),
 		"snap": string(sn.ID), "snapname": "moment-of-a", "tpl": tpl.ID, "tplname": "template-of-a",
 		"secret": secret.ID, "secretname": "secret-of-a", "sshkey": "key-of-a"}
-	n.never = map[string]string{"box": string(carrel.NewID()), "asleep": string(carrel.NewID()), "gone": string(carrel.NewID()),
+	n.never = map[string]string{"hook": "00000000-0000-8000-8000-000000000000", "box": string(carrel.NewID()), "asleep": string(carrel.NewID()), "gone": string(carrel.NewID()),
 		"snap": string(carrel.NewSnapshotID()), "snapname": "moment-of-x", "tpl": string(carrel.NewID())[1:], "tplname": "template-of-x",
 		"secret": "sec_" + string(carrel.NewID())[1:], "secretname": "secret-of-x", "sshkey": "key-of-x"}
 	return n
@@ -138,7 +141,7 @@ func (n *neighbours) ask(s stranger, method, path, body string) (status int, ans
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), 20*time.Second)
 	defer cancel()
-	if strings.Contains(path, "/events") { // it has no end
+	if strings.HasPrefix(path, "/carrel/v1/events") { // it has no end
 		time.AfterFunc(300*time.Millisecond, cancel)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, n.URL()+path, strings.NewReader(body))
@@ -228,6 +231,21 @@ var probes = []probe{
 	{"GET /teams", "/teams", "", 200},
 	{"GET /teams/{team}/metrics", "/teams/a/metrics", "", 403},
 	{"GET /teams/{team}/metrics/max", "/teams/a/metrics/max?metric=concurrent_sandboxes", "", 403},
+	{"GET /events/sandboxes", "/events/sandboxes?limit=100", "", 200},
+	{"GET /events/sandboxes/{id}", "/events/sandboxes/{box}", "", 200},
+	{"GET /events/webhooks", "/events/webhooks", "", 200},
+	{"POST /events/webhooks", "/events/webhooks", `{"name":"x","url":"http://127.0.0.1/","events":["sandbox.lifecycle.created"]}`, 400},
+	{"GET /events/webhooks/{webhook}", "/events/webhooks/{hook}", "", 404},
+	{"PATCH /events/webhooks/{webhook}", "/events/webhooks/{hook}", `{"url":"https://example.com/"}`, 404},
+	{"DELETE /events/webhooks/{webhook}", "/events/webhooks/{hook}", "", 404},
+	{"GET /carrel/v1/lifecycle-events", "/carrel/v1/lifecycle-events?sandbox={box}", "", 200},
+	{"GET /carrel/v1/webhooks", "/carrel/v1/webhooks", "", 200},
+	{"POST /carrel/v1/webhooks", "/carrel/v1/webhooks", `{"name":"x","url":"https://10.0.0.1/","events":["sandbox.lifecycle.created"]}`, 403},
+	{"GET /carrel/v1/webhooks/{webhook}", "/carrel/v1/webhooks/{hook}", "", 404},
+	{"PATCH /carrel/v1/webhooks/{webhook}", "/carrel/v1/webhooks/{hook}", `{"enabled":false}`, 404},
+	{"DELETE /carrel/v1/webhooks/{webhook}", "/carrel/v1/webhooks/{hook}", "", 404},
+	{"GET /carrel/v1/webhooks/{webhook}/deliveries", "/carrel/v1/webhooks/{hook}/deliveries", "", 404},
+	{"POST /carrel/v1/webhooks/{webhook}/replay", "/carrel/v1/webhooks/{hook}/replay", `{"dead":true}`, 404},
 	{"POST /v2/sandboxes/{id}/fork", "/v2/sandboxes/{box}/fork", "", 0},
 	{"GET /default-templates", "/default-templates", "", 200},
 	{"GET /templates/{id}/tags/count", "/templates/{tpl}/tags/count", "", 0},

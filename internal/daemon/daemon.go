@@ -256,6 +256,7 @@ func (d *Daemon) openDoors() {
 		Snapshots: d.parts.Snapshots, Rekey: d.parts.Vault.Rekey, DefaultNetwork: d.network,
 		Builds:    d.parts.Access,
 		Teams:     access.Counts{Service: d.parts.Access},
+		Webhooks:  d.parts.Webhooks,
 		Admission: d.parts.Service.Admission,
 		Doctor:    d.doctor,
 		Ready:     d.ready.Load, Done: d.stopping, Log: d.log,

@@ -23,7 +23,7 @@ func assemble(ctx context.Context, o *Options) *Service {
 	resolver := &resolver{opts: o, snaps: snaps}
 	launcher := &launcher{opts: o, log: log, table: t, roots: roots, resolver: resolver}
 	greeter := &greeter{opts: o, log: log, table: t, journal: j}
-	networks := &networks{opts: o, log: log, table: t, records: records, greeter: greeter}
+	networks := &networks{opts: o, log: log, table: t, journal: j, records: records, greeter: greeter}
 	builds := &builds{opts: o, log: log, table: t, snaps: snaps, lost: lost}
 	launcher.builds = builds
 	archive := &archive{builds: builds, opts: o, log: log, table: t, snaps: snaps, journal: j,

@@ -28,14 +28,43 @@ const (
 	eventStartFailed = "sandbox.start_command_failed"
 	eventGolden      = "template.ready"
 	eventNotReady    = "template.not_ready"
+	eventUpdated     = "sandbox.updated"
 )
 
-// How long events are kept. The service keeps the events of living sandboxes, and all events of the
-// last hour, so that callers can still ask about an end. It keeps no event longer than a day.
+// lifeEvents are the events of a sandbox's life. They say what the sandbox was at that moment, so
+// that they make sense when it has gone.
+var lifeEvents = map[string]bool{
+	eventCreated: true, eventEnded: true, eventPaused: true, eventResumed: true,
+	eventSnapshot: true, eventRolledBack: true, eventPromoted: true, eventUpdated: true,
+}
+
+// eventSandbox is what an event says of its sandbox.
+func eventSandbox(sb carrel.Sandbox) *carrel.EventSandbox {
+	return &carrel.EventSandbox{Template: sb.Template, TemplateOf: sb.TemplateOf,
+		Metadata: maps.Clone(sb.Metadata), Started: sb.Started, Ends: sb.Ends,
+		CPUs: sb.Limits.CPUs, MemoryMB: sb.Limits.MemoryMB}
+}
+
+// life is what an event says of the living sandbox with an ID; nil if there is none.
+func (t *table) life(id carrel.ID) *carrel.EventSandbox {
+	b := t.boxOf(id)
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return eventSandbox(b.rec.Sandbox)
+}
+
+// How long events are kept: a week, as E2B does. If there are more than keepMost, the oldest go
+// earlier. But the events of the last hour stay, so that callers can still ask about an end, and so
+// do those of living sandboxes and those that Options.EventsNeeded names, for a day.
 const (
-	keepAfterEnd = time.Hour
-	keepAtMost   = 24 * time.Hour
-	eventPage    = 256
+	keepAfterEnd  = time.Hour
+	keepUnderLoad = 24 * time.Hour
+	keepAtMost    = 7 * 24 * time.Hour
+	keepMost      = 100_000
+	eventPage     = 256
 )
 
 // hub wakes the readers that follow events. It holds no events: each reader reads them from the
@@ -100,6 +129,9 @@ func (j *journal) emit(ctx context.Context, e carrel.Event) error {
 	if e.ID != "" && e.Project == "" {
 		e.Project, _ = j.table.Project(e.ID)
 	}
+	if lifeEvents[e.Type] && e.Of == nil && e.ID != "" {
+		e.Of = j.table.life(e.ID)
+	}
 	if e.Type == eventCreated || e.Type == eventResumed {
 		j.census.started(e.Project)
 	}
@@ -130,13 +162,19 @@ func createdEvent(sb carrel.Sandbox, start string) carrel.Event {
 	return carrel.Event{Type: eventCreated, ID: sb.ID, Project: sb.Project, Time: sb.Started,
 		Message: fmt.Sprintf("created from template %s in tier %s with %g CPUs, %d MiB of memory, %d MiB of disk and %d processes; ends at %s",
 			name, sb.Tier, l.CPUs, l.MemoryMB, l.DiskMB, l.Pids, sb.Ends.UTC().Format(time.RFC3339)),
-		Fields: fields}
+		Fields: fields, Of: eventSandbox(sb)}
 }
 
 // endedEvent is the event of a sandbox's end.
 func endedEvent(sb carrel.Sandbox, v verdict) carrel.Event {
 	return carrel.Event{Type: eventEnded, ID: sb.ID, Project: sb.Project, Reason: v.reason, Message: v.message,
-		Fields: map[string]string{"template": sb.Template, "tier": string(sb.Tier)}}
+		Fields: map[string]string{"template": sb.Template, "tier": string(sb.Tier)}, Of: eventSandbox(sb)}
+}
+
+// updatedEvent is the event of a change of a sandbox's settings; what names the setting.
+func updatedEvent(sb carrel.Sandbox, message, what string) carrel.Event {
+	return carrel.Event{Type: eventUpdated, ID: sb.ID, Project: sb.Project, Message: message,
+		Fields: map[string]string{"changed": what}, Of: eventSandbox(sb)}
 }
 
 // Events implements carrel.Sandboxes. It leaves out events that were removed because of their age.
@@ -192,14 +230,11 @@ func (s *Service) trim() {
 	defer tick.Stop()
 	for {
 		now := time.Now()
-		before := now.Add(-keepAfterEnd)
-		if t, any := s.table.roll.oldest(); any && t.Before(before) {
-			before = t
+		before, err := s.forgetBefore(now)
+		if err == nil {
+			err = s.opts.Store.TrimEvents(s.table.ctx, before)
 		}
-		if oldest := now.Add(-keepAtMost); before.Before(oldest) {
-			before = oldest
-		}
-		if err := s.opts.Store.TrimEvents(s.table.ctx, before); err != nil && s.table.ctx.Err() == nil {
+		if err != nil && s.table.ctx.Err() == nil {
 			s.log.Error("forget old events", "err", err)
 		}
 		if err := s.opts.Store.TrimTombstones(s.table.ctx, now.Add(-tombstoneAge)); err != nil && s.table.ctx.Err() == nil {
@@ -215,13 +250,55 @@ func (s *Service) trim() {
 	}
 }
 
+// forgetBefore returns the time before which events are forgotten.
+func (s *Service) forgetBefore(now time.Time) (time.Time, error) {
+	before, newest := now.Add(-keepAtMost), s.journal.hub.newest()
+	if newest <= keepMost {
+		return before, nil
+	}
+	oldestOf := func(after int64) (time.Time, error) { // of the events with greater numbers
+		page, err := s.opts.Store.Events(s.table.ctx, "", after, 1)
+		if err != nil || len(page) == 0 {
+			return now, err
+		}
+		return page[0].Time, nil
+	}
+	last, err := oldestOf(newest - keepMost)
+	if err != nil {
+		return before, err
+	}
+	needed := now.Add(-keepAfterEnd)
+	if t, any := s.table.roll.oldest(); any && t.Before(needed) {
+		needed = t
+	}
+	if s.opts.EventsNeeded != nil {
+		t, err := oldestOf(s.opts.EventsNeeded())
+		if err != nil {
+			return before, err
+		}
+		if t.Before(needed) {
+			needed = t
+		}
+	}
+	if day := now.Add(-keepUnderLoad); needed.Before(day) {
+		needed = day
+	}
+	if needed.Before(last) {
+		last = needed
+	}
+	if last.After(before) {
+		before = last
+	}
+	return before, nil
+}
+
 // Bounds of Logs.
 const (
 	defaultLogs = 1000
 )
 
 // Logs implements carrel.Sandboxes. It lists the events of a sandbox in order. They can be read for
-// an hour after the sandbox's end.
+// as long as events are kept.
 func (j *journal) Logs(ctx context.Context, id carrel.ID, opts carrel.LogOptions) ([]carrel.LogEntry, error) {
 	const op = "read logs"
 	if opts.Limit < 0 || opts.Limit > carrel.MaxLogs {

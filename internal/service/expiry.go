@@ -203,12 +203,13 @@ func (li *lifecycle) SetTimeout(ctx context.Context, id carrel.ID, d time.Durati
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
+	changed := false
 	sb, err := li.records.update(ctx, op, b, func(r *state.Record) {
 		ends := time.Now().Add(d).UTC().Round(0)
 		if extendOnly && !ends.After(r.Sandbox.Ends) {
 			return // extendOnly: a shorter timeout changes nothing
 		}
-		r.Sandbox.Ends = ends
+		r.Sandbox.Ends, changed = ends, true
 		if d > 0 {
 			r.Timeout = d
 		}
@@ -217,5 +218,8 @@ func (li *lifecycle) SetTimeout(ctx context.Context, id carrel.ID, d time.Durati
 		return carrel.Sandbox{}, err
 	}
 	li.expiry.set(b, sb.Ends)
+	if changed {
+		li.journal.tell(updatedEvent(sb, "ends at "+sb.Ends.UTC().Format(time.RFC3339), "timeout"))
+	}
 	return sb, nil
 }

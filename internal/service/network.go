@@ -49,6 +49,7 @@ type networks struct {
 	opts    *Options
 	log     *slog.Logger
 	table   *table
+	journal *journal
 	records *records
 	greeter *greeter
 }
@@ -87,6 +88,7 @@ func (ne *networks) SetNetwork(ctx context.Context, id carrel.ID, n carrel.Netwo
 				Err: fmt.Errorf("the rules hold, but the sandbox was not told what to trust: %w", err), Hint: "try again"}
 		}
 	}
+	ne.journal.tell(updatedEvent(sb, "has new rules for its network", "network"))
 	return sb, nil
 }
 

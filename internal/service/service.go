@@ -148,6 +148,8 @@ type Options struct {
 	ReadyTimeout time.Duration
 	// Warm keeps sandboxes ready. Zero keeps none.
 	Warm WarmOptions
+	// EventsNeeded returns a number: somebody still has to read the events after it. nil is nobody.
+	EventsNeeded func() int64
 	// LostReason says why recorded sandboxes are gone, if this service knows it. "" is the usual
 	// reason: the machine or the sandbox was stopped.
 	LostReason string

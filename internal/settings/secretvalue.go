@@ -10,6 +10,18 @@ import (
 // its issuer's mark for scanners; text that is too random for anything else. Hashes, UUIDs, paths
 // and versions stay: programs need them, and they open nothing.
 func secretValue(v string) string {
+	if reason := KnownSecret(v); reason != "" || len(v) < minSecret {
+		return reason
+	}
+	if random(v) {
+		return "is random enough to be a key"
+	}
+	return ""
+}
+
+// KnownSecret returns the reason why a text holds a secret, or "" if it does not look like one. It
+// goes by forms that only secrets have. Text that is only random may be an ID.
+func KnownSecret(v string) string {
 	if len(v) < minSecret {
 		return ""
 	}
@@ -41,9 +53,6 @@ func secretValue(v string) string {
 	}
 	if botToken(v) {
 		return "holds a token"
-	}
-	if random(v) {
-		return "is random enough to be a key"
 	}
 	return ""
 }

@@ -144,6 +144,9 @@ type Store interface {
 	AppendEvent(ctx context.Context, e carrel.Event) (carrel.Event, error)
 	// Events returns at most limit events after seq, in order. An id of "" means all sandboxes.
 	Events(ctx context.Context, id carrel.ID, after int64, limit int) ([]carrel.Event, error)
+	// EventsBefore is Events backwards: at most limit events before seq, the newest first. A seq of
+	// 0 means from the newest on.
+	EventsBefore(ctx context.Context, id carrel.ID, seq int64, limit int) ([]carrel.Event, error)
 	// TrimEvents deletes events older than before.
 	TrimEvents(ctx context.Context, before time.Time) error
 	Close() error

@@ -269,6 +269,34 @@ func (v *Vault) Reveal(_ context.Context, project, ref, host string) (string, er
 	return string(value), nil
 }
 
+// minHidden is the length of the shortest value that Hider replaces. A shorter one is in ordinary
+// words.
+const minHidden = 6
+
+// Hider returns a function that replaces the values of a project's secrets in texts. A secret that
+// can't be opened is not replaced: its value is known to nobody.
+func (v *Vault) Hider(project string) func(text string) string {
+	type secret struct{ value, name string }
+	var all []secret
+	v.mu.RLock()
+	for _, r := range v.byID {
+		if r.Owner != ownerOf(project) {
+			continue
+		}
+		if value, err := r.open(); err == nil && len(value) >= minHidden {
+			all = append(all, secret{string(value), r.Name})
+		}
+	}
+	v.mu.RUnlock()
+	// A value may contain another one. The longer one goes first.
+	slices.SortFunc(all, func(a, b secret) int { return len(b.value) - len(a.value) })
+	var pairs []string
+	for _, s := range all {
+		pairs = append(pairs, s.value, "[redacted: secret "+s.name+"]")
+	}
+	return strings.NewReplacer(pairs...).Replace
+}
+
 // list returns an owner's records, sorted by name.
 func (v *Vault) list(owner string) []carrel.Secret {
 	v.mu.RLock()

@@ -79,7 +79,10 @@ func (s *stage) environment(m *model) []string {
 	}
 	return append(env, "E2B_API_URL="+s.daemon.URL, "E2B_SANDBOX_URL="+s.daemon.URL, "E2B_API_KEY="+s.daemon.Key,
 		"OPENAI_BASE_URL="+m.URL+"/v1", "OPENAI_API_KEY="+modelKey,
-		"ANTHROPIC_BASE_URL="+m.URL, "ANTHROPIC_API_KEY="+modelKey)
+		"ANTHROPIC_BASE_URL="+m.URL, "ANTHROPIC_API_KEY="+modelKey,
+		// Nothing is outside of this machine: reports of use would be tried for minutes.
+		"OTEL_SDK_DISABLED=true", "CREWAI_DISABLE_TELEMETRY=true", "CREWAI_TRACING_ENABLED=false", "AGNO_TELEMETRY=false",
+		"DO_NOT_TRACK=1")
 }
 
 // fenced finds the blocks of a page.
@@ -113,7 +116,8 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) st
 	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, env, 10*time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, strings.Join(lines[max(0, len(lines)-60):], "\n"))
 	}
 	return string(out)
 }

@@ -31,6 +31,24 @@ var pythons = []pythonFramework{
 		{Say: "Thought: the machine counts.\n<code>\nimport subprocess\nfinal_answer(subprocess.run(" +
 			"\"" + inside + "\", shell=True, capture_output=True, text=True).stdout)\n</code>"},
 	}, proof},
+	{"openai-agents", []turn{{Tool: "exec_command", Args: object{"cmd": inside}}, {Say: "It says RESULT"}}, proof},
+	{"deepagents", []turn{{Tool: "execute", Args: object{"command": inside}}, {Say: "It says RESULT"}}, proof},
+	{"crewai", []turn{
+		{Tool: "e2b_sandbox_python", Args: object{"code": "6 * 7"}},
+		{Tool: "e2b_sandbox_exec", Args: object{"command": inside}},
+		{Say: "It says RESULT"},
+	}, proof},
+	{"agno", []turn{
+		{Tool: "run_python_code", Args: object{"code": "import subprocess\nx = 6\nsubprocess.getoutput('dmesg | head -1')"}},
+		{Tool: "run_python_code", Args: object{"code": "x * 7"}},
+		{Tool: "run_command", Args: object{"command": inside}},
+		{Say: "It says RESULT"},
+	}, proof},
+	{"inspect", []turn{{Tool: "bash", Args: object{"command": inside}}, {Say: "It says RESULT"}}, `(?s)1\.0 It says.*Starting gVisor.*42`},
+	{"claude-agent-sdk-python", []turn{
+		{Tool: "mcp__computer__bash", Args: object{"command": inside}},
+		{Say: "It says RESULT"},
+	}, proof},
 }
 
 // TestPython runs the program of each page, and then the framework's own tests, if there is a
@@ -105,7 +123,8 @@ func installPython(t *testing.T, s *stage, uv, name string) string {
 	if _, err := os.Stat(python); err != nil {
 		run(t, "", env, uv, "venv", "--quiet", "--clear", dir)
 	}
-	run(t, "", env, uv, "pip", "install", "--quiet", "--python", python, "-r", file)
+	run(t, filepath.Dir(file), env, uv, "pip", "install", "--quiet", "--python", python, "-r", file,
+		"--reinstall-package", "inspect-carrel", "--refresh-package", "inspect-carrel") // it is ours, and may have changed
 	words := strings.Fields(blockOf(t, name, "sh"))
 	if len(words) < 3 || words[0] != "pip" || words[1] != "install" {
 		t.Fatalf("docs/with/%s.md: the shell block is not a pip install: %q", name, words)

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -214,16 +215,49 @@ func (s *Store) Events(ctx context.Context, id carrel.ID, after int64, limit int
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	list := s.events
-	if id != "" {
-		list = s.of[id]
+	list := s.eventsOf(id)
+	list = list[place(list, after+1):]
+	return decodeEvents(op, list[:min(limit, len(list))])
+}
+
+// EventsBefore implements state.Store.
+func (s *Store) EventsBefore(ctx context.Context, id carrel.ID, seq int64, limit int) ([]carrel.Event, error) {
+	const op = "read events"
+	if limit <= 0 {
+		limit = defaultLimit
 	}
-	first, _ := slices.BinarySearchFunc(list, after+1, func(e event, seq int64) int { return cmp.Compare(e.seq, seq) })
+	if seq == 0 {
+		seq = math.MaxInt64
+	}
+	if err := s.lock(ctx, op, id); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	list := s.eventsOf(id)
+	end := place(list, seq)
+	out, err := decodeEvents(op, list[max(0, end-limit):end])
+	slices.Reverse(out)
+	return out, err
+}
+
+// eventsOf returns the events of one sandbox, or all for "". The caller holds mu.
+func (s *Store) eventsOf(id carrel.ID) []event {
+	if id == "" {
+		return s.events
+	}
+	return s.of[id]
+}
+
+// place returns the index of the first event whose number is seq or more.
+func place(list []event, seq int64) int {
+	first, _ := slices.BinarySearchFunc(list, seq, func(e event, seq int64) int { return cmp.Compare(e.seq, seq) })
+	return first
+}
+
+// decodeEvents decodes events.
+func decodeEvents(op string, list []event) ([]carrel.Event, error) {
 	var out []carrel.Event
-	for _, ev := range list[first:] {
-		if len(out) == limit {
-			break
-		}
+	for _, ev := range list {
 		var e carrel.Event
 		if err := json.Unmarshal(ev.body, &e); err != nil {
 			return nil, internal(op, ev.id, err)

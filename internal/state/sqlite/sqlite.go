@@ -29,6 +29,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"os"
 	"sync"
@@ -285,6 +286,27 @@ func (s *Store) Events(ctx context.Context, id carrel.ID, after int64, limit int
 	if id != "" {
 		q, args = "SELECT seq, body FROM events WHERE sandbox = ? AND seq > ? ORDER BY seq LIMIT ?", []any{string(id), after, limit}
 	}
+	return s.events(ctx, q, args)
+}
+
+// EventsBefore implements state.Store.
+func (s *Store) EventsBefore(ctx context.Context, id carrel.ID, seq int64, limit int) ([]carrel.Event, error) {
+	if limit <= 0 {
+		limit = defaultLimit
+	}
+	if seq == 0 {
+		seq = math.MaxInt64
+	}
+	q, args := "SELECT seq, body FROM events WHERE seq < ? ORDER BY seq DESC LIMIT ?", []any{seq, limit}
+	if id != "" {
+		q = "SELECT seq, body FROM events WHERE sandbox = ? AND seq < ? ORDER BY seq DESC LIMIT ?"
+		args = []any{string(id), seq, limit}
+	}
+	return s.events(ctx, q, args)
+}
+
+// events reads the events of a query.
+func (s *Store) events(ctx context.Context, q string, args []any) ([]carrel.Event, error) {
 	var out []carrel.Event
 	// Events are older than the ledger may be. One that damage made unreadable must not hide the
 	// others.

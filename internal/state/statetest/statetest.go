@@ -26,6 +26,7 @@ func Run(t *testing.T, open func(t *testing.T) state.Store) {
 		"values are copied":     valuesAreCopied,
 		"events are numbered":   eventsAreNumbered,
 		"events after and of":   eventsAfterAndOf,
+		"events before":         eventsBefore,
 		"events trimmed":        eventsTrimmed,
 		"events outlive record": eventsOutliveRecord,
 		"concurrent writers":    concurrentWriters,
@@ -251,6 +252,32 @@ func eventsAfterAndOf(t *testing.T, s state.Store) {
 	}
 }
 
+func eventsBefore(t *testing.T, s state.Store) {
+	a, _, _ := appendN(t, s, 10)
+	for _, c := range []struct {
+		id     carrel.ID
+		before int64
+		limit  int
+		want   []int64
+	}{
+		{"", 0, 3, []int64{10, 9, 8}},
+		{"", 3, 0, []int64{2, 1}},
+		{"", 1, 5, nil},
+		{"", 99, 1, []int64{10}},
+		{a, 0, 0, []int64{9, 7, 5, 3, 1}},
+		{a, 7, 2, []int64{5, 3}},
+		{carrel.NewID(), 0, 5, nil},
+	} {
+		var got []int64
+		for _, e := range must[[]carrel.Event](t)(s.EventsBefore(t.Context(), c.id, c.before, c.limit)) {
+			got = append(got, e.Seq)
+		}
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("EventsBefore(%q, %d, %d) = %v, want %v", c.id, c.before, c.limit, got, c.want)
+		}
+	}
+}
+
 func eventsTrimmed(t *testing.T, s state.Store) {
 	appendN(t, s, 4)
 	all := must[[]carrel.Event](t)(s.Events(t.Context(), "", 0, 0))
@@ -344,6 +371,7 @@ func closed(t *testing.T, s state.Store) {
 		"GetSandbox":    second(s.GetSandbox(t.Context(), carrel.NewID())),
 		"Sandboxes":     second(s.Sandboxes(t.Context())),
 		"Events":        second(s.Events(t.Context(), "", 0, 1)),
+		"EventsBefore":  second(s.EventsBefore(t.Context(), "", 0, 1)),
 		"Apply":         s.Apply(t.Context(), state.Change{Put: []state.Record{Record(now())}}),
 		"GetSnapshot":   second(s.GetSnapshot(t.Context(), carrel.NewSnapshotID())),
 		"Snapshots":     second(s.Snapshots(t.Context())),
