@@ -37,6 +37,8 @@ type Options struct {
 	Builds Builds
 	// Teams counts sandboxes. With nil, E2B's route for a team's metrics answers 501.
 	Teams Teams
+	// People are the projects and keys; nil is none.
+	People carrel.People
 	// DefaultNetwork is for creations without network fields. With nil, E2B's routes allow the
 	// internet, as in E2B, and our routes allow nothing.
 	DefaultNetwork *carrel.Network
@@ -93,6 +95,9 @@ func New(opts Options) *Server {
 	}
 	if opts.MaxTimeout == 0 {
 		opts.MaxTimeout = 720 * time.Hour
+	}
+	if opts.People == nil {
+		opts.People = carrel.NoPeople{}
 	}
 	s := &Server{opts: opts, mux: http.NewServeMux(), first: http.NewServeMux(),
 		uploadKey: newUploadKey()}
@@ -162,6 +167,8 @@ func (s *Server) routes() {
 	s.handle("DELETE /templates/{id}", t.deleteTemplate)
 	s.handleFirst("GET /templates/aliases/{alias}", t.templateAlias)
 	teamRoutes{s}.add()
+	peopleRoutes{s}.add()
+	e2bKeyRoutes{s}.add()
 	secretRoutes{s}.add()
 	e2bBuildRoutes{s}.add()
 	e2bTagRoutes{s}.add()

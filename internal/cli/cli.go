@@ -88,7 +88,7 @@ func (a *app) root() *cobra.Command {
 		a.diffCommand(), a.lifecycleCommand(), a.networkCommand(), a.killCommand(), processCommands{a}.psCommand(), processCommands{a}.attachCommand(), a.copyCommand(), a.logsCommand(), a.auditCommand(), a.metricsCommand(), topCommands{a}.topCommand(), a.traceCommand(), a.poolCommand(), fsckCommands{a}.fsckCommand(), a.doctorCommand(),
 		templateCommands{a}.templateCommand(), buildCommands{a}.buildCommand(), a.portForwardCommand(),
 		urlCommand(a), sshCommands{a}.sshCommand(), sshCommands{a}.sshProxyCommand(),
-		sshCommands{a}.sshKeyCommand(), a.caCommand(), secretCommands{a}.secretCommand(),
+		sshCommands{a}.sshKeyCommand(), a.caCommand(), secretCommands{a}.secretCommand(), peopleCommands{a}.keyCommand(), peopleCommands{a}.projectCommand(),
 		policyCommands{a}.policyCommand(), a.benchCommand(), openapiCommand(a), a.licensesCommand(),
 		a.versionCommand(),
 	)
