@@ -13,6 +13,8 @@ type Caller struct {
 	// Key is the name of the API key that was used, never the key itself. It is for records and
 	// logs.
 	Key string
+	// KeyID is the ID of an [APIKey]; "" for other credentials.
+	KeyID string
 	// Project owns everything that the caller makes.
 	Project string
 	Role    Role
@@ -29,8 +31,14 @@ const (
 	// RoleAdmin sees every project and manages the machine itself. Everything it makes belongs to
 	// its own project, and a name means the thing of that name in its own project.
 	RoleAdmin Role = "admin"
-	// RoleMember does everything in its own project, and sees nothing of other projects.
+	// RoleOwner does everything in its own project, and makes and revokes the project's keys. It
+	// sees nothing of other projects.
+	RoleOwner Role = "owner"
+	// RoleMember does everything in its own project but what concerns keys, and sees nothing of
+	// other projects.
 	RoleMember Role = "member"
+	// RoleReader sees what there is in its own project. It changes nothing, and enters no sandbox.
+	RoleReader Role = "reader"
 	// RoleVisitor uses one port of one sandbox, through the gateway.
 	RoleVisitor Role = "visitor"
 	// RoleSandbox is a program inside one sandbox that sends requests to its host.
@@ -48,7 +56,13 @@ func Local() Caller { return Caller{Key: "local", Project: DefaultProject, Role:
 
 // Sees reports whether the caller may know of a thing that belongs to project.
 func (c Caller) Sees(project string) bool {
-	return c.Role == RoleAdmin || c.Role == RoleMember && project != "" && project == c.Project
+	switch c.Role {
+	case RoleAdmin:
+		return true
+	case RoleOwner, RoleMember, RoleReader:
+		return project != "" && project == c.Project
+	}
+	return false
 }
 
 // MayUse reports whether the caller may make sandboxes from a template.

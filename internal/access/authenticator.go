@@ -3,12 +3,13 @@ package access
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/carrel-dev/carrel"
 )
@@ -40,18 +41,17 @@ type Key struct {
 }
 
 // Authenticator identifies callers. It is safe for concurrent use.
-type Authenticator struct{ keys []hashedKey }
-
-// hashedKey is a key in the form for comparison. The secret itself is not kept.
-type hashedKey struct {
-	sum    [sha256.Size]byte
-	caller carrel.Caller
+type Authenticator struct {
+	// own are the callers of the keys that it was made with, by the SHA-256 of the secret. No
+	// secret is kept. See [Directory] for why a map of hashes may be used.
+	own       map[[sha256.Size]byte]carrel.Caller
+	directory atomic.Pointer[Directory]
 }
 
 // NewAuthenticator returns an Authenticator that knows these keys. A key without a secret opens
 // nothing.
 func NewAuthenticator(keys ...Key) *Authenticator {
-	a := &Authenticator{}
+	a := &Authenticator{own: map[[sha256.Size]byte]carrel.Caller{}}
 	for _, k := range keys {
 		if k.Secret == "" {
 			continue
@@ -63,23 +63,37 @@ func NewAuthenticator(keys ...Key) *Authenticator {
 		if c.Role == "" {
 			c.Role = carrel.RoleMember
 		}
-		a.keys = append(a.keys, hashedKey{sha256.Sum256([]byte(k.Secret)), c})
+		a.own[sha256.Sum256([]byte(k.Secret))] = c
 	}
 	return a
 }
 
-// find returns the owner of a key. It compares the hashes of all keys in constant time. So it takes
-// the same time for every text of one length, whichever key the text is or resembles.
-func (a *Authenticator) find(secret string) (carrel.Caller, bool) {
+// Use makes the keys of a directory known, too.
+func (a *Authenticator) Use(d *Directory) { a.directory.Store(d) }
+
+// find returns the owner of a key that works, and for a key of the directory the credential.
+// Error: Unauthenticated.
+func (a *Authenticator) find(secret string) (carrel.Caller, *credential, error) {
 	sum := sha256.Sum256([]byte(secret))
-	at := -1
-	for i := range a.keys {
-		at = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], a.keys[i].sum[:]), i, at)
+	if c, ok := a.own[sum]; ok {
+		return c, nil, nil
 	}
-	if at < 0 {
-		return carrel.Caller{}, false
+	if d := a.directory.Load(); d != nil {
+		if cr := d.find(sum); cr != nil {
+			now := time.Now()
+			if err := cr.fault(now); err != nil {
+				return carrel.Caller{}, cr, err
+			}
+			return cr.caller(now), cr, nil
+		}
 	}
-	return a.keys[at].caller, true
+	return carrel.Caller{}, nil, errUnknownKey
+}
+
+// ours reports whether a text is one of our keys, also one that works no more.
+func (a *Authenticator) ours(secret string) bool {
+	_, cr, err := a.find(secret)
+	return err == nil || cr != nil
 }
 
 // bearer returns the token of an Authorization header; "" for none.
@@ -95,29 +109,58 @@ func bearer(h http.Header) string {
 const hintKey = "it is in the data directory's file api-key"
 
 // Caller identifies the caller of a request by its API key, in E2B's header or as a bearer token
-// (the CLI's access token). With the header Carrel-Tenant, an administrator's request counts as a
-// member's request of the named project. Errors: Unauthenticated, with E2B's texts outside of
+// (the CLI's access token). With the header Carrel-Tenant, an administrator's request counts as an
+// owner's request of the named project. Errors: Unauthenticated, with E2B's texts outside of
 // Carrel's own API; Invalid and Forbidden for the header.
 func (a *Authenticator) Caller(r *http.Request) (carrel.Caller, error) {
+	c, _, err := a.identify(r)
+	return c, err
+}
+
+// Arrive returns a context for a request, with its caller. The context ends when the caller's key
+// is revoked, expires or loses this secret; its cause says so, as an Error of kind Unauthenticated.
+// done gives up the context. The errors are those of Caller.
+func (a *Authenticator) Arrive(r *http.Request) (ctx context.Context, done func(), err error) {
+	c, cr, err := a.identify(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx = carrel.WithCaller(r.Context(), c)
+	if cr == nil { // the daemon's own key is never revoked while it runs
+		return ctx, func() {}, nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(cr.ctx, func() { cancel(context.Cause(cr.ctx)) })
+	return ctx, func() { stop(); cancel(nil) }, nil
+}
+
+// identify is Caller, with the credential.
+func (a *Authenticator) identify(r *http.Request) (carrel.Caller, *credential, error) {
 	key := a.Shown(r)
 	if key == "" {
-		return carrel.Caller{}, &carrel.Error{Kind: carrel.Unauthenticated, Err: errors.New("authorization header is missing"),
+		return carrel.Caller{}, nil, &carrel.Error{Kind: carrel.Unauthenticated, Err: errors.New("authorization header is missing"),
 			Hint: "send the API key in the header X-API-KEY; " + hintKey}
 	}
-	var err error
-	c, ok := a.find(key)
-	if !ok {
+	c, cr, err := a.find(key)
+	if err != nil {
 		unknown := errUnknownKey
 		if strings.HasPrefix(r.URL.Path, "/carrel/") {
 			unknown = errNotOurs
 		}
-		return carrel.Caller{}, &carrel.Error{Kind: carrel.Unauthenticated, Err: unknown,
-			Hint: "this is not the daemon's API key; " + hintKey}
+		if cr == nil || unknown == errUnknownKey { // E2B's clients match on its text
+			hint := "this is not the daemon's API key; " + hintKey
+			if cr != nil {
+				hint = err.Error()
+			}
+			err = &carrel.Error{Kind: carrel.Unauthenticated, Err: unknown, Hint: hint}
+		}
+		return carrel.Caller{}, nil, err
 	}
 	if c, err = ofHost(c, r.Host); err != nil {
-		return carrel.Caller{}, err
+		return carrel.Caller{}, nil, err
 	}
-	return actFor(c, r.Header.Values(headerTenant))
+	c, err = actFor(c, r.Header.Values(headerTenant))
+	return c, cr, err
 }
 
 // ofHost returns the caller that c becomes by the name of the host. E2B's SDKs have settings for a
@@ -163,7 +206,7 @@ func actFor(c carrel.Caller, named []string) (carrel.Caller, error) {
 	}
 	switch {
 	case c.Role == carrel.RoleAdmin:
-		c.Project, c.Role = named[0], carrel.RoleMember
+		c.Project, c.Role = named[0], carrel.RoleOwner
 	case c.Project != named[0]:
 		return c, &carrel.Error{Kind: carrel.Forbidden, Field: headerTenant, Err: fmt.Errorf("this key is not for project %q", named[0])}
 	}
@@ -175,12 +218,12 @@ func actFor(c carrel.Caller, named []string) (carrel.Caller, error) {
 // programs may use them for other purposes.
 func (a *Authenticator) Strip(h http.Header) {
 	if key := h.Get(headerKey); key != "" {
-		if _, ours := a.find(key); ours {
+		if a.ours(key) {
 			h.Del(headerKey)
 		}
 	}
 	if token := bearer(h); token != "" {
-		if _, ours := a.find(token); ours {
+		if a.ours(token) {
 			h.Del(headerAuth)
 		}
 	}

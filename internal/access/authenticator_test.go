@@ -24,7 +24,7 @@ func twoKeys() *Authenticator {
 func TestCaller(t *testing.T) {
 	admin := carrel.Caller{Key: "first", Project: carrel.DefaultProject, Role: carrel.RoleAdmin}
 	member := carrel.Caller{Key: "second", Project: "team", Role: carrel.RoleMember}
-	acting := carrel.Caller{Key: "first", Project: "Team-1@x.org", Role: carrel.RoleMember}
+	acting := carrel.Caller{Key: "first", Project: "Team-1@x.org", Role: carrel.RoleOwner}
 	for name, c := range map[string]struct {
 		headers []string
 		want    carrel.Caller

@@ -7,6 +7,10 @@
 // key, a visit to a sandbox's port, a request from inside a sandbox. It is the only code that reads
 // X-API-KEY, Authorization and Carrel-Tenant. The door puts the caller in the context.
 //
+// The Authenticator knows the keys that it was made with, and those of a [Directory], which keeps
+// projects and keys as records. [People] manages them. A request's context ends with the key that
+// opened it.
+//
 // # What is seen
 //
 // [Service] is [carrel.Service] around a [Core], which checks nobody's rights. Service judges each
@@ -18,6 +22,9 @@
 // and nothing is woken, counted or written. Lists, events and the audit log are filtered. Requests
 // about the machine itself (the pool) are for administrators, and Forbidden to others.
 //
+// A caller with [carrel.RoleReader] may do the operations in readings and nothing else, and is not
+// shown what would open a sandbox.
+//
 // The same value has all the side interfaces, so no door needs a type assertion for one.
 //
 // # Threat
@@ -26,4 +33,8 @@
 // "not there": in the answer, in its time, or in the effect. Names belong to each project, so
 // nobody can find out that another project has one. One thing stays visible: numbers of events and
 // decisions rise when others cause some.
+//
+// A holder of a key tries to keep its power after the key's end, or to gain a greater one: by making
+// another key, by lengthening its own, or by a stream that goes on. An outsider has a stolen copy of
+// the records: it holds no secret that opens anything.
 package access

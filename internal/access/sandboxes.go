@@ -32,7 +32,8 @@ func (s *Service) Get(ctx context.Context, id carrel.ID) (carrel.Sandbox, error)
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
-	return s.opts.Core.Get(ctx, id)
+	sb, err := s.opts.Core.Get(ctx, id)
+	return shown(carrel.CallerOf(ctx), sb), err
 }
 
 // List implements carrel.Sandboxes.
@@ -44,7 +45,11 @@ func (s *Service) List(ctx context.Context, opts carrel.ListOptions) (carrel.Pag
 	if c.Role != carrel.RoleAdmin || opts.Match != "" { // names and prefixes belong to each project
 		opts.Project = c.Project
 	}
-	return s.opts.Core.List(ctx, opts)
+	page, err := s.opts.Core.List(ctx, opts)
+	for i, sb := range page.Sandboxes {
+		page.Sandboxes[i] = shown(c, sb)
+	}
+	return page, err
 }
 
 // Kill implements carrel.Sandboxes.

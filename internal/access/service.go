@@ -110,13 +110,47 @@ func (s *Service) caller(ctx context.Context, op string) (carrel.Caller, context
 	return s.opts.Nobody, carrel.WithCaller(ctx, s.opts.Nobody), nil
 }
 
-// user is caller for operations that only administrators and members may do.
+// user is caller for operations that administrators, owners and members may do, and readers too if
+// readings has it.
 func (s *Service) user(ctx context.Context, op string) (carrel.Caller, context.Context, error) {
 	c, ctx, err := s.caller(ctx, op)
-	if err == nil && c.Role != carrel.RoleAdmin && c.Role != carrel.RoleMember {
-		err = forbidden(op, c)
+	if err != nil {
+		return c, ctx, err
 	}
-	return c, ctx, err
+	switch c.Role {
+	case carrel.RoleAdmin, carrel.RoleOwner, carrel.RoleMember:
+		return c, ctx, nil
+	case carrel.RoleReader:
+		if readings[op] {
+			return c, ctx, nil
+		}
+		return c, ctx, &carrel.Error{Op: op, Kind: carrel.Forbidden, Err: errors.New("this API key may only read"),
+			Hint: "use a key with the scope run"}
+	}
+	return c, ctx, forbidden(op, c)
+}
+
+// readings are the operations that a reader may do. None changes anything or enters a sandbox. An
+// operation that is not here is refused, so a new one is refused until somebody has thought of it.
+var readings = map[string]bool{
+	"get sandbox": true, "list sandboxes": true, "read metrics": true, "read logs": true,
+	"follow events": true, "count sandboxes": true, "read traces": true, "read audit log": true,
+	"get snapshot": true, "list snapshots": true, "compare snapshots": true, "read timeline": true,
+	"list templates": true, "get template": true, "list tags": true, "list packages": true,
+	"compare templates": true, "count uses of templates": true,
+	"list builds": true, "get build": true, "read build log": true,
+	"list secrets": true, "get secret": true, "list SSH keys": true,
+	"list projects": true, "get project": true,
+}
+
+// shown removes from a sandbox what its caller may not see. A reader gets no token, because a token
+// opens the sandbox, and no rule that may hold a credential.
+func shown(c carrel.Caller, sb carrel.Sandbox) carrel.Sandbox {
+	if c.Role == carrel.RoleReader {
+		sb.AccessToken, sb.TrafficToken = "", ""
+		sb.Network.Rules, sb.Network.EgressProxy = nil, nil
+	}
+	return sb
 }
 
 func forbidden(op string, c carrel.Caller) error {

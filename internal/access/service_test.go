@@ -71,11 +71,15 @@ func TestRoles(t *testing.T) {
 	}{
 		"an administrator":    {as(carrel.Local()), "", "", ""},
 		"a member":            {as(member("a")), "", "", ""},
+		"an owner":            {as(carrel.Caller{Key: "k", Project: "a", Role: carrel.RoleOwner}), "", "", ""},
+		"another's owner":     {as(carrel.Caller{Key: "k", Project: "b", Role: carrel.RoleOwner}), carrel.NotFound, carrel.NotFound, carrel.NotFound},
+		"a reader":            {as(carrel.Caller{Key: "k", Project: "a", Role: carrel.RoleReader}), "", carrel.Forbidden, carrel.Forbidden},
+		"another's reader":    {as(carrel.Caller{Key: "k", Project: "b", Role: carrel.RoleReader}), carrel.NotFound, carrel.Forbidden, carrel.Forbidden},
 		"another's member":    {as(member("b")), carrel.NotFound, carrel.NotFound, carrel.NotFound},
 		"of no project":       {as(member("")), carrel.NotFound, carrel.NotFound, carrel.NotFound},
 		"the sandbox itself":  {as(inside), "", "", carrel.Forbidden},
 		"another sandbox":     {as(beside), carrel.NotFound, carrel.NotFound, carrel.Forbidden},
-		"a role that is none": {as(carrel.Caller{Key: "k", Project: "a", Role: "owner"}), carrel.Forbidden, carrel.Forbidden, carrel.Forbidden},
+		"a role that is none": {as(carrel.Caller{Key: "k", Project: "a", Role: "nobody"}), carrel.Forbidden, carrel.Forbidden, carrel.Forbidden},
 		"nobody":              {context.Background(), carrel.Unauthenticated, carrel.Unauthenticated, carrel.Unauthenticated},
 	} {
 		_, err := s.Get(c.ctx, o.box.ID)

@@ -20,6 +20,10 @@ const deadlineHeader = "Connect-Timeout-Ms"
 type Callers interface {
 	// Caller returns the caller of a request. Errors: Unauthenticated, Forbidden, Invalid.
 	Caller(r *http.Request) (carrel.Caller, error)
+	// Arrive returns a request's context, with its caller. It ends with the caller's key, and its
+	// cause is then an Error of kind Unauthenticated. done gives up the context. The errors are
+	// those of Caller.
+	Arrive(r *http.Request) (ctx context.Context, done func(), err error)
 	// Shown returns the API key in a request.
 	Shown(r *http.Request) string
 }
@@ -27,11 +31,19 @@ type Callers interface {
 // arrive returns the request with a context that holds its caller, its trace, and its client's
 // deadline. done ends the context.
 func (s *Server) arrive(r *http.Request) (_ *http.Request, done func(), err error) {
-	c, err := s.opts.Callers.Caller(r)
+	ctx, done, err := s.opts.Callers.Arrive(r)
 	if err != nil {
 		return r, nil, err
 	}
-	ctx, done := carrel.WithCaller(r.Context(), c), context.CancelFunc(func() {})
+	end := done
+	defer func() {
+		if err != nil {
+			end()
+		}
+	}()
+	if c := carrel.CallerOf(ctx); c.Role == carrel.RoleReader && r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return r, nil, errReader()
+	}
 	ctx = trace.Arrive(ctx, r.Header.Get("Traceparent"))
 	if text := r.Header.Get(deadlineHeader); text != "" && r.Method == http.MethodPost {
 		ms, err := strconv.ParseUint(text, 10, 40)
@@ -39,10 +51,19 @@ func (s *Server) arrive(r *http.Request) (_ *http.Request, done func(), err erro
 			return r, nil, invalid(deadlineHeader, "%q is not a number of milliseconds", clip(text))
 		}
 		if ms > 0 {
-			ctx, done = context.WithTimeout(ctx, time.Duration(ms)*time.Millisecond)
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, time.Duration(ms)*time.Millisecond)
+			done = func() { cancel(); end() }
 		}
 	}
 	return r.WithContext(ctx), done, nil
+}
+
+// errReader is the error for a reader that would change something.
+func errReader() error {
+	p := tell(carrel.Forbidden, "this API key may only read")
+	p.body.Hint = "use a key with the scope run"
+	return p
 }
 
 // admission is GET /carrel/v1/admission.

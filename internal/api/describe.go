@@ -22,6 +22,7 @@ const (
 	tagMoments   = "snapshots"
 	tagTemplates = "templates"
 	tagSecrets   = "secrets"
+	tagPeople    = "people"
 	tagDaemon    = "daemon"
 	tagIdentity  = "identity"
 	tagE2B       = "e2b"
@@ -42,10 +43,12 @@ func Document(version string) ([]byte, error) {
 		Failure: errorBody{},
 		Types: openapi.Types{
 			Name: schemaName, Values: wordLists,
-			Known: map[reflect.Type]openapi.Schema{reflect.TypeFor[span](): {
-				"anyOf":       []any{openapi.Schema{"type": "integer", "minimum": 0}, openapi.Schema{"type": "string"}},
-				"description": "nanoseconds, or a text such as \"90s\" or \"2h\"",
-			}},
+			Known: map[reflect.Type]openapi.Schema{
+				reflect.TypeFor[instant](): {"type": "string", "format": "date-time"},
+				reflect.TypeFor[span](): {
+					"anyOf":       []any{openapi.Schema{"type": "integer", "minimum": 0}, openapi.Schema{"type": "string"}},
+					"description": "nanoseconds, or a text such as \"90s\" or \"2h\"",
+				}},
 			// E2B's clients cannot read null in place of a list, so the types that are written for
 			// them never have one.
 			Filled: func(t reflect.Type) bool { return t.PkgPath() == reflect.TypeFor[sandboxBody]().PkgPath() },
@@ -63,6 +66,7 @@ var tags = []openapi.Tag{
 	{Name: tagMoments, Description: "Pause, resume, fork and roll back sandboxes; keep moments of them."},
 	{Name: tagTemplates, Description: "What sandboxes are made from."},
 	{Name: tagSecrets, Description: "Values that leave a sandbox only in requests to their hosts. No answer contains one."},
+	{Name: tagPeople, Description: "Projects, and the API keys that open them."},
 	{Name: tagDaemon, Description: "The daemon, its log of decisions and its keys."},
 	{Name: tagIdentity, Description: "What relying parties read to verify a sandbox's identity tokens."},
 	{Name: tagE2B, Description: "E2B's API."},
@@ -71,6 +75,7 @@ var tags = []openapi.Tag{
 // wordLists has the types with a fixed set of values, and these values.
 var wordLists = map[reflect.Type][]string{
 	reflect.TypeFor[carrel.State]():      words(carrel.Starting, carrel.Running, carrel.Pausing, carrel.Paused, carrel.Resuming, carrel.Stopping),
+	reflect.TypeFor[carrel.KeyScope]():   words(carrel.ScopeRead, carrel.ScopeRun, carrel.ScopeAdmin),
 	reflect.TypeFor[carrel.ChangeKind](): words(carrel.ChangeAdded, carrel.ChangeRemoved, carrel.ChangeModified, carrel.ChangeMode),
 }
 
@@ -114,6 +119,7 @@ func operations() map[string]openapi.Operation {
 	for _, part := range []map[string]openapi.Operation{
 		e2bOperations, e2bOtherOperations, sandboxOperations, momentOperations, templateOperations,
 		buildOperations, catalogOperations, secretOperations, webhookOperations,
+		peopleOperations, e2bKeyOperations,
 		daemonOperations, openOperations,
 	} {
 		for pattern, op := range part {

@@ -32,6 +32,8 @@
 //	GET    /events/sandboxes?offset&limit&orderAsc&types   GET /events/sandboxes/{id}   what happened, for seven days
 //	GET    /events/webhooks   POST /events/webhooks              who is told of it: body {name, url, events, enabled, signatureSecret}
 //	GET    /events/webhooks/{webhook}   PATCH, DELETE            one of them; see docs/events.md
+//	GET    /api-keys   POST /api-keys   PATCH, DELETE /api-keys/{apiKeyID}   the project's keys
+//	POST   /access-tokens        DELETE /access-tokens/{accessTokenID}   keys in the form of access tokens
 //	GET    /docs/api/cli?next                                    the page of "e2b auth login"; see LoginPath
 //	GET    /health                                               204 once ready; the only route without a key
 //
@@ -58,7 +60,9 @@
 // Options.Callers identifies the caller. Options.Service hides the things of other projects: the
 // answer is the same as if they had never existed. With the header Carrel-Tenant, the holder of an
 // administrator's key acts for the project in the header. Routes about the machine itself answer
-// others with 403.
+// others with 403. A key that may only read gets a 403 from everything but a GET, and from the GETs
+// that enter a sandbox. When a key ends, so do the contexts of its requests: streams are cut, and
+// others are answered with 401.
 //
 // # Our API
 //
@@ -97,6 +101,10 @@
 //	GET    /carrel/v1/secrets    POST /carrel/v1/secrets         body: carrel.NewSecret → carrel.Secret; no answer has a value
 //	GET    /carrel/v1/secrets/{secret}   PUT {value, metadata}, DELETE
 //	POST   /carrel/v1/secret-store/rekey                         body: {key}; seals all secrets anew, under a random key for none
+//	GET    /carrel/v1/projects   POST /carrel/v1/projects        body: {name} → carrel.Project; GET, DELETE …/projects/{name}
+//	GET    /carrel/v1/keys       POST /carrel/v1/keys            body: carrel.NewKey → carrel.IssuedKey; only here is the secret
+//	GET    /carrel/v1/keys/{key}                                 PATCH {name, expires}, DELETE revokes
+//	POST   /carrel/v1/keys/{key}/rotate                          body: {overlap} → carrel.IssuedKey
 //	GET    /carrel/v1/ssh-keys                                   who may open SSH sessions: a list of carrel.SSHKey
 //	POST   /carrel/v1/ssh-keys                                   body: {name, publicKey, sandboxes} → carrel.SSHKey; DELETE …/ssh-keys/{name}
 //	GET    /carrel/v1/events?after                               one JSON event a line, blank lines in between; with Accept: text/event-stream

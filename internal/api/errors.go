@@ -156,6 +156,9 @@ const retryAfter = "1"
 
 // fail answers a request with an error.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if cut, ok := errors.AsType[*carrel.Error](context.Cause(r.Context())); ok {
+		err = cut // the caller's key ended in the middle of the request
+	}
 	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
 		return // nobody is there to read it
 	}

@@ -204,6 +204,9 @@ func (s *Server) answerCall(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if carrel.CallerOf(r.Context()).Role == carrel.RoleReader {
+		return errReader() // although it is a GET
+	}
 	p := s.sessions.get(r.PathValue("session"))
 	if p == nil || p.id != id || p.project != carrel.CallerOf(r.Context()).Project {
 		return tell(carrel.NotFound, "no such session")

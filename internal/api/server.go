@@ -39,6 +39,8 @@ type Options struct {
 	Teams Teams
 	// Webhooks tells programs what happens; nil is none.
 	Webhooks carrel.Webhooks
+	// People are the projects and keys; nil is none.
+	People carrel.People
 	// DefaultNetwork is for creations without network fields. With nil, E2B's routes allow the
 	// internet, as in E2B, and our routes allow nothing.
 	DefaultNetwork *carrel.Network
@@ -98,6 +100,9 @@ func New(opts Options) *Server {
 	}
 	if opts.Webhooks == nil {
 		opts.Webhooks = carrel.NoWebhooks{}
+	}
+	if opts.People == nil {
+		opts.People = carrel.NoPeople{}
 	}
 	s := &Server{opts: opts, mux: http.NewServeMux(), first: http.NewServeMux(),
 		uploadKey: newUploadKey()}
@@ -168,6 +173,8 @@ func (s *Server) routes() {
 	s.handleFirst("GET /templates/aliases/{alias}", t.templateAlias)
 	teamRoutes{s}.add()
 	webhookRoutes{s}.add()
+	peopleRoutes{s}.add()
+	e2bKeyRoutes{s}.add()
 	secretRoutes{s}.add()
 	e2bBuildRoutes{s}.add()
 	e2bTagRoutes{s}.add()

@@ -313,7 +313,7 @@ func (s *Server) dial(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	early, _ := buffered.Reader.Peek(buffered.Reader.Buffered()) // sent along with the request
-	s.splice(inside, outside, io.MultiReader(bytes.NewReader(early), outside))
+	s.splice(r.Context(), inside, outside, io.MultiReader(bytes.NewReader(early), outside))
 	return nil
 }
 
@@ -332,13 +332,16 @@ func (s *Server) dialError(id carrel.ID, port uint16, err error) error {
 // refused reports whether a dial failed because nothing listens on the port.
 func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// splice copies both ways until both sides have ended, one side breaks, or the daemon stops. If one
+// splice copies both ways until both sides have ended, one side breaks, ctx ends, or the daemon stops. If one
 // direction ends, it ends that direction on the other side too. The other direction goes on.
-func (s *Server) splice(inside, outside net.Conn, fromOutside io.Reader) {
+func (s *Server) splice(ctx context.Context, inside, outside net.Conn, fromOutside io.Reader) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		select {
+		case <-ctx.Done(): // the caller's key ended
+			_ = inside.Close()
+			_ = outside.Close()
 		case <-s.opts.Done: // blocks for ever when nil
 			_ = inside.Close()
 			_ = outside.Close()

@@ -88,3 +88,26 @@ func (d span) duration(field string, most time.Duration) (time.Duration, error) 
 	}
 	return v, nil
 }
+
+// instant is a time in a body of our own API, as it was sent. It is parsed later, when the name of
+// its field is known for errors. Nil means none.
+type instant []byte
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (i *instant) UnmarshalJSON(raw []byte) error {
+	if string(raw) != "null" {
+		*i = bytes.Clone(raw)
+	}
+	return nil
+}
+
+// time parses the time.
+func (i instant) time(field string) (at time.Time, err error) {
+	if i == nil {
+		return at, nil
+	}
+	if json.Unmarshal(i, &at) != nil {
+		return at, invalid(field, "%s is not a time such as \"2027-01-31T12:00:00Z\"", clip(string(i)))
+	}
+	return at, nil
+}

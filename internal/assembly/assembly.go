@@ -102,6 +102,8 @@ type Assembly struct {
 	Access *access.Service
 	// Webhooks are the events and webhooks, as each caller sees them.
 	Webhooks access.Webhooks
+	// People are the projects and their keys, as each caller sees them.
+	People *access.People
 	// Snapshots keeps the content of snapshots.
 	Snapshots *snapshots.Store
 	// Vault keeps the secrets of all projects.
@@ -117,6 +119,7 @@ type Assembly struct {
 	home       *datadir.Dir // its identity; nil for a passing service
 	lost       string       // why sandboxes are lost that run in the original of this copy
 	state      state.Store
+	directory  *access.Directory
 	images     *store.Store
 	builds     *build.Engine
 	drivers    *driver.Registry
@@ -224,6 +227,11 @@ func (a *Assembly) openStores(ctx context.Context) (err error) {
 		return err
 	}
 	a.closing(a.state.Close)
+	if a.directory, err = access.OpenDirectory(ctx, a.state, a.log); err != nil {
+		return err
+	}
+	a.opts.Callers.Use(a.directory)
+	a.closing(a.directory.Close)
 	a.images, err = store.Open(ctx, a.imageOptions())
 	if err != nil {
 		return err
@@ -303,7 +311,7 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 	access := access.New(access.Options{Core: a.Service, Builds: a.builds, Secrets: a.Vault.For,
 		Audits: a.audits(), Traces: a.traces(), SSHKeys: a.opts.SSHKeys, Nobody: a.opts.Nobody,
 		HostServices: a.opts.HostServices})
-	a.Access = access
+	a.Access, a.People = access, people(access, a.directory)
 	if err := a.openWebhooks(); err != nil {
 		return err
 	}
@@ -318,6 +326,9 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 	a.closing(door.Close) // before the service, which it calls
 	return nil
 }
+
+// people returns the projects and keys to the callers of a service.
+func people(s *access.Service, d *access.Directory) *access.People { return access.NewPeople(s, d) }
 
 // traces returns a function for a sandbox's latest operations; nil if they are not measured.
 func (a *Assembly) traces() func(carrel.ID) []carrel.Trace {

@@ -14,14 +14,15 @@ import (
 	"github.com/carrel-dev/carrel/internal/image/store"
 )
 
-// Tend does a lasting service's slow work until ctx ends. It makes the template host, and
-// removes content that no snapshot uses.
+// Tend does a lasting service's slow work until ctx ends. It makes the template host,
+// removes content that no snapshot uses, and writes when keys were last used.
 func (a *Assembly) Tend(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { a.prepare(ctx) })
 	wg.Go(func() { a.collect(ctx) })
 	wg.Go(func() { a.checkImages(ctx) })
 	wg.Go(func() { a.thinImages(ctx) })
+	wg.Go(func() { a.directory.Tend(ctx) })
 	wg.Wait()
 }
 

@@ -37,6 +37,13 @@ type neighbours struct {
 	real, never map[string]string
 	box, asleep carrel.Sandbox
 	sshKey      ssh.Signer
+	foreign     carrel.IssuedKey // an administrator's of project d
+}
+
+// people returns the projects and keys, as the daemon's own key sees them for a project.
+func (n *neighbours) people(project string) carrel.People {
+	n.t.Helper()
+	return n.as(project).(*client.Client).People()
 }
 
 // as returns a client for a project, with the daemon's own key.
@@ -71,8 +78,13 @@ func newNeighbours(t *testing.T) *neighbours {
 	cfg := testConfig(t)
 	cfg.Ingress.SSHListen = "127.0.0.1:0"
 	d := run(t, cfg, Options{Drivers: []driver.Driver{sim.New(sim.Options{})}, KillOnClose: true,
-		Keys: []access.Key{{Name: "other", Secret: otherKey, Project: "c"}}})
+		Keys: []access.Key{{Name: "other", Secret: otherKey, Project: "c", Role: carrel.RoleOwner}}})
 	n := &neighbours{running: d, t: t}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		if _, err := n.people("").CreateProject(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
 	n.owner = n.as("a")
 	ctx := t.Context()
 	must := func(err error) {
@@ -104,12 +116,20 @@ func newNeighbours(t *testing.T) *neighbours {
 	hook, err := n.owner.(*client.Client).Webhooks().CreateWebhook(ctx, carrel.NewWebhook{
 		Name: "hook-of-a", URL: "https://example.invalid/", Events: carrel.LifecycleTypes()})
 	must(err)
+	key, err := n.people("a").CreateKey(ctx, carrel.NewKey{Name: "made-for-a", Scope: carrel.ScopeAdmin})
+	must(err)
+	token, err := n.people("a").CreateKey(ctx, carrel.NewKey{Name: "token-for-a", Token: true})
+	must(err)
+	n.foreign, err = n.people("d").CreateKey(ctx, carrel.NewKey{Name: "key-of-d", Scope: carrel.ScopeAdmin})
+	must(err)
 	n.real = map[string]string{"hook": hook.ID, "box": string(n.box.ID), "asleep": string(n.asleep.ID), "gone": string(gone.ID),
 		"snap": string(sn.ID), "snapname": "moment-of-a", "tpl": tpl.ID, "tplname": "template-of-a",
-		"secret": secret.ID, "secretname": "secret-of-a", "sshkey": "key-of-a"}
+		"secret": secret.ID, "secretname": "secret-of-a", "sshkey": "key-of-a",
+		"apikey": key.ID, "apikeyname": key.Name, "token": token.ID}
 	n.never = map[string]string{"hook": "00000000-0000-8000-8000-000000000000", "box": string(carrel.NewID()), "asleep": string(carrel.NewID()), "gone": string(carrel.NewID()),
 		"snap": string(carrel.NewSnapshotID()), "snapname": "moment-of-x", "tpl": string(carrel.NewID())[1:], "tplname": "template-of-x",
-		"secret": "sec_" + string(carrel.NewID())[1:], "secretname": "secret-of-x", "sshkey": "key-of-x"}
+		"secret": "sec_" + string(carrel.NewID())[1:], "secretname": "secret-of-x", "sshkey": "key-of-x",
+		"apikey": "00000000-0000-4000-8000-000000000001", "apikeyname": "made-for-x", "token": "00000000-0000-4000-8000-000000000002"}
 	return n
 }
 
@@ -133,11 +153,22 @@ func erase(text string, names map[string]string) string {
 type stranger struct{ name, key, project string }
 
 func (n *neighbours) strangers() []stranger {
-	return []stranger{{"the key for another project", n.Key(), "b"}, {"another key", otherKey, ""}}
+	return []stranger{{"the key for another project", n.Key(), "b"}, {"another key", otherKey, ""},
+		{"a key that was made for another project", n.foreign.Secret, ""}}
 }
 
 // ask sends one request and reads the answer that comes within a moment.
 func (n *neighbours) ask(s stranger, method, path, body string) (status int, answer string) {
+	n.t.Helper()
+	h := http.Header{"X-Api-Key": {s.key}}
+	if s.project != "" {
+		h.Set("Carrel-Tenant", s.project)
+	}
+	return n.askWith(h, method, path, body)
+}
+
+// askWith is ask with any headers.
+func (n *neighbours) askWith(h http.Header, method, path, body string) (status int, answer string) {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), 20*time.Second)
 	defer cancel()
@@ -148,9 +179,8 @@ func (n *neighbours) ask(s stranger, method, path, body string) (status int, ans
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	req.Header.Set("X-API-KEY", s.key)
-	if s.project != "" {
-		req.Header.Set("Carrel-Tenant", s.project)
+	for name, values := range h {
+		req.Header[name] = values
 	}
 	if strings.Contains(path, "/dial/") || strings.Contains(path, "/calls/") {
 		req.Header.Set("Connection", "Upgrade")
@@ -252,11 +282,29 @@ var probes = []probe{
 	{"GET /templates/{id}/tags/exists", "/templates/{tpl}/tags/exists?tag=x", "", 0},
 	{"GET /templates/{id}/tags/groups", "/templates/{tpl}/tags/groups", "", 0},
 	{"GET /templates/{id}/tags/{tag}/assignments", "/templates/{tpl}/tags/x/assignments", "", 0},
+	{"GET /api-keys", "/api-keys", "", 200},
+	{"POST /api-keys", "/api-keys", `{"name":"mine"}`, 201},
+	{"PATCH /api-keys/{apiKeyID}", "/api-keys/{apikey}", `{"name":"mine"}`, 0},
+	{"DELETE /api-keys/{apiKeyID}", "/api-keys/{apikey}", "", 0},
+	{"POST /access-tokens", "/access-tokens", `{"name":"my token"}`, 201},
+	{"DELETE /access-tokens/{accessTokenID}", "/access-tokens/{token}", "", 0},
 	{"GET /secrets", "/secrets", "", 200},
 	{"POST /secrets", "/secrets", `{"name":"{secretname}","value":"mine"}`, 201},
 	{"GET /secrets/{secretID}", "/secrets/{secret}", "", 0},
 	{"POST /secrets/{secretID}", "/secrets/{secret}", `{"value":"mine"}`, 0},
 	{"DELETE /secrets/{secretID}", "/secrets/{secret}", "", 0},
+
+	{"GET /carrel/v1/projects", "/carrel/v1/projects", "", 200},
+	{"POST /carrel/v1/projects", "/carrel/v1/projects", `{"name":"e"}`, 403},
+	{"GET /carrel/v1/projects/{name}", "/carrel/v1/projects/a", "", 0},
+	{"DELETE /carrel/v1/projects/{name}", "/carrel/v1/projects/a", "", 403},
+	{"GET /carrel/v1/keys", "/carrel/v1/keys", "", 200},
+	{"POST /carrel/v1/keys", "/carrel/v1/keys", `{"name":"mine","project":"a"}`, 0},
+	{"GET /carrel/v1/keys/{key}", "/carrel/v1/keys/{apikey}", "", 0},
+	{"GET /carrel/v1/keys/{key}", "/carrel/v1/keys/{apikeyname}", "", 0},
+	{"PATCH /carrel/v1/keys/{key}", "/carrel/v1/keys/{apikey}", `{"name":"x"}`, 0},
+	{"POST /carrel/v1/keys/{key}/rotate", "/carrel/v1/keys/{apikey}/rotate", "", 0},
+	{"DELETE /carrel/v1/keys/{key}", "/carrel/v1/keys/{token}", "", 0},
 
 	{"GET /carrel/v1/version", "/carrel/v1/version", "", 200},
 	{"GET /carrel/v1/doctor", "/carrel/v1/doctor", "", 403},
@@ -409,8 +457,10 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// varies reports whether two equal answers may differ in a time.
-func (p probe) varies() bool { return strings.HasSuffix(p.path, "/version") }
+// varies reports whether two equal answers may differ in a time, such as a key's last use.
+func (p probe) varies() bool {
+	return strings.HasSuffix(p.path, "/version") || strings.HasSuffix(p.path, "keys")
+}
 
 // state is everything that project a can see of its own.
 func (n *neighbours) state() string {

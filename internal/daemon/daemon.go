@@ -255,6 +255,7 @@ func (d *Daemon) openDoors() {
 		Service: d.parts.Access, Callers: d.callers, Version: version.Version, Limits: d.cfg.Limits, MaxTimeout: d.cfg.MaxTimeout,
 		Snapshots: d.parts.Snapshots, Rekey: d.parts.Vault.Rekey, DefaultNetwork: d.network,
 		Builds:    d.parts.Access,
+		People:    d.parts.People,
 		Teams:     access.Counts{Service: d.parts.Access},
 		Webhooks:  d.parts.Webhooks,
 		Admission: d.parts.Service.Admission,

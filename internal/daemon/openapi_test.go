@@ -94,6 +94,22 @@ var recorded = []struct {
 	{"GET /carrel/v1/webhooks/{webhook}/deliveries", "/carrel/v1/webhooks/{hook}/deliveries", "", 200},
 	{"POST /carrel/v1/webhooks/{webhook}/replay", "/carrel/v1/webhooks/{hook}/replay", `{"since":"2026-01-01T00:00:00Z"}`, 202},
 	{"DELETE /carrel/v1/webhooks/{webhook}", "/carrel/v1/webhooks/{hook}", "", 204},
+	{"GET /api-keys", "/api-keys", "", 200},
+	{"POST /api-keys", "/api-keys", `{"name":"ci"}`, 201},
+	{"PATCH /api-keys/{apiKeyID}", "/api-keys/{apikey}", `{"name":"renamed"}`, 200},
+	{"DELETE /api-keys/{apiKeyID}", "/api-keys/{apikey}", "", 204},
+	{"POST /access-tokens", "/access-tokens", `{"name":"laptop"}`, 201},
+	{"DELETE /access-tokens/{accessTokenID}", "/access-tokens/{token}", "", 204},
+	{"GET /carrel/v1/projects", "/carrel/v1/projects", "", 200},
+	{"POST /carrel/v1/projects", "/carrel/v1/projects", `{"name":"new"}`, 201},
+	{"GET /carrel/v1/projects/{name}", "/carrel/v1/projects/new", "", 200},
+	{"DELETE /carrel/v1/projects/{name}", "/carrel/v1/projects/new", "", 204},
+	{"POST /carrel/v1/keys", "/carrel/v1/keys", `{"name":"k","scope":"read","expires":"2100-01-01T00:00:00Z"}`, 201},
+	{"POST /carrel/v1/keys/{key}/rotate", "/carrel/v1/keys/k/rotate", `{"overlap":"1h"}`, 200},
+	{"GET /carrel/v1/keys", "/carrel/v1/keys", "", 200},
+	{"GET /carrel/v1/keys/{key}", "/carrel/v1/keys/k", "", 200},
+	{"PATCH /carrel/v1/keys/{key}", "/carrel/v1/keys/k", `{"name":"l"}`, 200},
+	{"DELETE /carrel/v1/keys/{key}", "/carrel/v1/keys/l", "", 204},
 	{"POST /secrets", "/secrets", `{"name":"mine","value":"v","metadata":{"hosts":"example.com"}}`, 201},
 	{"GET /secrets", "/secrets", "", 200},
 	{"GET /secrets/{secretID}", "/secrets/mine", "", 200},
@@ -246,7 +262,7 @@ func TestDocumentIsTrue(t *testing.T) {
 
 // administrators reports whether a path is for administrators, who act for no project there.
 func administrators(path string) bool {
-	return slices.ContainsFunc([]string{"/doctor", "/pool", "/admission", "/v1/metrics", "/pprof", "/snapshot-store", "/rekey", "/unclaimed"},
+	return slices.ContainsFunc([]string{"/doctor", "/pool", "/admission", "/v1/metrics", "/pprof", "/snapshot-store", "/rekey", "/unclaimed", "/v1/projects"},
 		func(part string) bool { return strings.Contains(path, part) })
 }
 

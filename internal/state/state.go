@@ -85,6 +85,24 @@ func (r *SnapshotRecord) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
+// ProjectRecord is the stored data of one project.
+type ProjectRecord struct {
+	Project carrel.Project
+}
+
+// KeyRecord is the stored data of one API key.
+//
+// The secret itself is not stored. It has 160 random bits, so its SHA-256 can't be turned back by
+// trying, and a slow hash, as for passwords that people choose, would add nothing but time to each
+// request.
+type KeyRecord struct {
+	Key carrel.APIKey
+	// Sum is the SHA-256 of the secret, and Old that of the secret before, which works until
+	// Key.OldUntil.
+	Sum [32]byte
+	Old [32]byte `json:",omitzero"`
+}
+
 // Change is a set of writes that happen together or not at all. They are made in the order of the
 // fields. So a record that one Change puts and deletes is gone. If it puts two records with one ID,
 // the later one stays.
@@ -96,6 +114,11 @@ type Change struct {
 	// Bury leaves tombstones for snapshots that have no record yet. The content of such a snapshot
 	// is removed unless its record follows.
 	Bury []carrel.SnapshotID
+
+	PutProjects    []ProjectRecord
+	DeleteProjects []string // by name
+	PutKeys        []KeyRecord
+	DeleteKeys     []string // by ID
 }
 
 // Tombstones are the IDs of deleted records. Leftovers with these IDs may be removed, because a
@@ -132,6 +155,10 @@ type Store interface {
 	GetSnapshot(ctx context.Context, id carrel.SnapshotID) (SnapshotRecord, error)
 	// Snapshots returns the records of all snapshots, oldest first.
 	Snapshots(ctx context.Context) ([]SnapshotRecord, error)
+
+	// Projects returns the records of all projects, and Keys those of all keys, oldest first.
+	Projects(ctx context.Context) ([]ProjectRecord, error)
+	Keys(ctx context.Context) ([]KeyRecord, error)
 
 	// Tombstones returns the IDs of records that were deleted, in no order. A record that is put
 	// again has none.

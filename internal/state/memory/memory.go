@@ -30,6 +30,8 @@ type Store struct {
 	closed    bool
 	sandboxes map[carrel.ID]row
 	snapshots map[carrel.SnapshotID]row
+	projects  map[string]row
+	keys      map[string]row
 	deleted   map[string]time.Time // tombstones, by ID
 	events    []event
 	of        map[carrel.ID][]event // the same, by sandbox
@@ -55,7 +57,9 @@ type event struct {
 
 // Open returns an empty store.
 func Open() *Store {
-	return &Store{sandboxes: map[carrel.ID]row{}, snapshots: map[carrel.SnapshotID]row{}, deleted: map[string]time.Time{}, of: map[carrel.ID][]event{}}
+	return &Store{sandboxes: map[carrel.ID]row{}, snapshots: map[carrel.SnapshotID]row{},
+		projects: map[string]row{}, keys: map[string]row{},
+		deleted: map[string]time.Time{}, of: map[carrel.ID][]event{}}
 }
 
 // PutSandbox implements state.Store.
@@ -85,10 +89,16 @@ func (s *Store) apply(ctx context.Context, op string, id carrel.ID, c state.Chan
 		}
 		snapshots = append(snapshots, row{string(r.Snapshot.ID), r.Snapshot.Created, body})
 	}
+	projects, keys, err := people(op, c)
+	if err != nil {
+		return err
+	}
 	if err := s.lock(ctx, op, id); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
+	change(s.projects, projects, c.DeleteProjects)
+	change(s.keys, keys, c.DeleteKeys)
 	for _, r := range sandboxes {
 		s.sandboxes[carrel.ID(r.id)] = r
 		delete(s.deleted, r.id)
@@ -109,6 +119,55 @@ func (s *Store) apply(ctx context.Context, op string, id carrel.ID, c state.Chan
 		s.deleted[string(id)] = time.Now()
 	}
 	return nil
+}
+
+// people encodes a change's projects and keys.
+func people(op string, c state.Change) (projects, keys []row, err error) {
+	for _, r := range c.PutProjects {
+		body, err := json.Marshal(r)
+		if err != nil {
+			return nil, nil, internal(op, "", fmt.Errorf("project %s: %w", r.Project.Name, err))
+		}
+		projects = append(projects, row{r.Project.Name, r.Project.Created, body})
+	}
+	for _, r := range c.PutKeys {
+		body, err := json.Marshal(r)
+		if err != nil {
+			return nil, nil, internal(op, "", fmt.Errorf("key %s: %w", r.Key.ID, err))
+		}
+		keys = append(keys, row{r.Key.ID, r.Key.Created, body})
+	}
+	return projects, keys, nil
+}
+
+// change puts rows into a table and deletes others.
+func change(rows map[string]row, put []row, remove []string) {
+	for _, r := range put {
+		rows[r.id] = r
+	}
+	for _, id := range remove {
+		delete(rows, id)
+	}
+}
+
+// Projects implements state.Store.
+func (s *Store) Projects(ctx context.Context) ([]state.ProjectRecord, error) {
+	return list[state.ProjectRecord](ctx, s, "read projects", func() map[string]row { return s.projects })
+}
+
+// Keys implements state.Store.
+func (s *Store) Keys(ctx context.Context) ([]state.KeyRecord, error) {
+	return list[state.KeyRecord](ctx, s, "read keys", func() map[string]row { return s.keys })
+}
+
+// list decodes the rows of a table.
+func list[T any](ctx context.Context, s *Store, op string, table func() map[string]row) ([]T, error) {
+	if err := s.lock(ctx, op, ""); err != nil {
+		return nil, err
+	}
+	rows := slices.Collect(maps.Values(table()))
+	s.mu.Unlock()
+	return decodeAll[T](rows)
 }
 
 // GetSandbox implements state.Store.
@@ -288,6 +347,7 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed, s.sandboxes, s.snapshots, s.deleted, s.events, s.of = true, nil, nil, nil, nil, nil
+	s.projects, s.keys = nil, nil
 	return nil
 }
 

@@ -46,6 +46,17 @@ var migrations = []string{
 		id   TEXT PRIMARY KEY,
 		time INTEGER NOT NULL
 	) WITHOUT ROWID;`,
+	// created is in nanoseconds since 1970. The records of keys hold no secret, only its hash.
+	`CREATE TABLE projects (
+		name    TEXT PRIMARY KEY,
+		created INTEGER NOT NULL,
+		record  TEXT NOT NULL
+	) WITHOUT ROWID;
+	CREATE TABLE keys (
+		id      TEXT PRIMARY KEY,
+		created INTEGER NOT NULL,
+		record  TEXT NOT NULL
+	) WITHOUT ROWID;`,
 }
 
 // migrate brings the file to the newest version. Each step is one transaction.

@@ -255,6 +255,22 @@ func (s *Store) Sandboxes(ctx context.Context) ([]state.Record, error) {
 	return out, err
 }
 
+// Projects implements state.Store.
+func (s *Store) Projects(ctx context.Context) ([]state.ProjectRecord, error) {
+	var out []state.ProjectRecord
+	err := each(ctx, s.read, "read projects", "SELECT 0, record FROM projects ORDER BY created, name", nil,
+		func(_ int64, r state.ProjectRecord) { out = append(out, r) })
+	return out, err
+}
+
+// Keys implements state.Store.
+func (s *Store) Keys(ctx context.Context) ([]state.KeyRecord, error) {
+	var out []state.KeyRecord
+	err := each(ctx, s.read, "read keys", "SELECT 0, record FROM keys ORDER BY created, id", nil,
+		func(_ int64, r state.KeyRecord) { out = append(out, r) })
+	return out, err
+}
+
 // Tombstones implements state.Store.
 func (s *Store) Tombstones(ctx context.Context) (state.Tombstones, error) {
 	const op = "read tombstones"

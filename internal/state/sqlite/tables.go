@@ -41,6 +41,18 @@ var tables = []*table{
 			return decodeColumn(row[3], &r) && row[0] == string(r.Snapshot.ID) &&
 				row[1] == string(r.Snapshot.Sandbox)
 		}},
+	{name: "projects", columns: []string{"name", "created", "record"},
+		put: opPutProject, remove: opDeleteProject, inBase: true,
+		readable: func(row []any) bool {
+			var r state.ProjectRecord
+			return decodeColumn(row[2], &r) && row[0] == r.Project.Name
+		}},
+	{name: "keys", columns: []string{"id", "created", "record"},
+		put: opPutKey, remove: opDeleteKey, inBase: true,
+		readable: func(row []any) bool {
+			var r state.KeyRecord
+			return decodeColumn(row[2], &r) && row[0] == r.Key.ID
+		}},
 	{name: "tombstones", columns: []string{"id", "time"}, time: 1,
 		put: opTombstone, remove: opUnbury, trim: opTrimTombstones, inBase: true,
 		readable: func(row []any) bool {

@@ -20,6 +20,10 @@ const (
 	opDeleteSandbox  = "delete sandbox"  // id
 	opPutSnapshot    = "put snapshot"    // id, sandbox, created, record
 	opDeleteSnapshot = "delete snapshot" // id
+	opPutProject     = "put project"     // name, created, record
+	opDeleteProject  = "delete project"  // name
+	opPutKey         = "put key"         // id, created, record
+	opDeleteKey      = "delete key"      // id
 	opEvent          = "event"           // time, sandbox, body; in the ledger also seq
 	opTrimEvents     = "trim events"     // time
 	opTombstone      = "tombstone"       // id, time
@@ -39,6 +43,12 @@ var queries = map[string]string{
 	opPutSnapshot: `INSERT INTO snapshots (id, sandbox, created, record) VALUES (?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET sandbox = excluded.sandbox, created = excluded.created, record = excluded.record`,
 	opDeleteSnapshot: `DELETE FROM snapshots WHERE id = ?`,
+	opPutProject: `INSERT INTO projects (name, created, record) VALUES (?, ?, ?)
+		ON CONFLICT (name) DO UPDATE SET created = excluded.created, record = excluded.record`,
+	opDeleteProject: `DELETE FROM projects WHERE name = ?`,
+	opPutKey: `INSERT INTO keys (id, created, record) VALUES (?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET created = excluded.created, record = excluded.record`,
+	opDeleteKey:      `DELETE FROM keys WHERE id = ?`,
 	opEvent:          `INSERT INTO events (time, sandbox, body) VALUES (?, ?, ?)`,
 	opTrimEvents:     `DELETE FROM events WHERE time < ?`,
 	opTombstone:      `INSERT INTO tombstones (id, time) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET time = excluded.time`,
@@ -117,8 +127,38 @@ func (s *Store) Apply(ctx context.Context, c state.Change) error {
 	for _, id := range c.Bury {
 		list = append(list, statement{opTombstone, []any{string(id), stamp(time.Now())}})
 	}
-	_, err := s.submit(ctx, op, subject(c), list...)
+	people, err := putPeople(c)
+	if err != nil {
+		return internal(op, "", err)
+	}
+	_, err = s.submit(ctx, op, subject(c), append(list, people...)...)
 	return err
+}
+
+// putPeople lists the statements that write a change's projects and keys.
+func putPeople(c state.Change) (list []statement, err error) {
+	put := func(op, id string, created time.Time, record any) error {
+		body, err := json.Marshal(record)
+		list = append(list, statement{op, []any{id, stamp(created), string(body)}})
+		return err
+	}
+	for _, r := range c.PutProjects {
+		if err := put(opPutProject, r.Project.Name, r.Project.Created, r); err != nil {
+			return nil, fmt.Errorf("project %s: %w", r.Project.Name, err)
+		}
+	}
+	for _, name := range c.DeleteProjects {
+		list = append(list, statement{opDeleteProject, []any{name}})
+	}
+	for _, r := range c.PutKeys {
+		if err := put(opPutKey, r.Key.ID, r.Key.Created, r); err != nil {
+			return nil, fmt.Errorf("key %s: %w", r.Key.ID, err)
+		}
+	}
+	for _, id := range c.DeleteKeys {
+		list = append(list, statement{opDeleteKey, []any{id}})
+	}
+	return list, nil
 }
 
 // subject is the sandbox that an error about a change names. It is the only sandbox that the change

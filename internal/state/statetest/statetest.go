@@ -45,6 +45,8 @@ func Run(t *testing.T, open func(t *testing.T) state.Store) {
 		"snapshot outlives record": snapshotOutlivesRecord,
 		"changes are seen whole":   changesAreSeenWhole,
 		"tombstones stay":          tombstonesStay,
+		"people round trip":        peopleRoundTrip,
+		"people in one change":     peopleInOneChange,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t)

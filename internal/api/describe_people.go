@@ -1,0 +1,46 @@
+package api
+
+import (
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/openapi"
+)
+
+// peopleOperations describes our routes about projects and keys.
+var peopleOperations = map[string]openapi.Operation{
+	"GET" + ours + "/projects": {Tag: tagPeople, Summary: "List the projects that the key sees.",
+		Answers: answers(200, []carrel.Project{})},
+	"POST" + ours + "/projects": {Tag: tagPeople, Summary: "Make a project. Administrators only.",
+		Body: strict(projectIn{}, "name"), Answers: answers(201, carrel.Project{})},
+	"GET" + ours + "/projects/{name}": {Tag: tagPeople, Summary: "Tell about one project.",
+		Answers: answers(200, carrel.Project{})},
+	"DELETE" + ours + "/projects/{name}": {Tag: tagPeople,
+		Summary: "Revoke a project's keys and remove it; 409 if it still owns something. Administrators only.",
+		Answers: nothing()},
+	"GET" + ours + "/keys": {Tag: tagPeople,
+		Summary: "List the project's API keys, also those revoked lately. Needs the scope admin, as all that concerns keys.",
+		Answers: answers(200, []carrel.APIKey{})},
+	"POST" + ours + "/keys": {Tag: tagPeople, Summary: "Make an API key. Only this answer has its secret.",
+		Body: strict(newKeyIn{}, "name"), Answers: answers(201, carrel.IssuedKey{})},
+	"GET" + ours + "/keys/{key}": {Tag: tagPeople, Summary: "Tell about one key, by its ID or name.",
+		Answers: answers(200, carrel.APIKey{})},
+	"PATCH" + ours + "/keys/{key}": {Tag: tagPeople, Summary: "Change a key's name, or when it expires.",
+		Body: strict(keyUpdateIn{}), Answers: answers(200, carrel.APIKey{})},
+	"POST" + ours + "/keys/{key}/rotate": {Tag: tagPeople,
+		Summary: "Give a key another secret. The old one works for as long as overlap says.",
+		Body:    perhaps(rotateIn{}), Answers: answers(200, carrel.IssuedKey{})},
+	"DELETE" + ours + "/keys/{key}": {Tag: tagPeople,
+		Summary: "Revoke a key, and cut the streams that it opened.", Answers: nothing()},
+}
+
+// e2bKeyOperations describes E2B's routes about keys.
+var e2bKeyOperations = map[string]openapi.Operation{
+	"GET /api-keys": {Tag: tagE2B, Summary: "List the team's API keys.", Answers: answers(200, []keyBody{})},
+	"POST /api-keys": {Tag: tagE2B, Summary: "Make an API key. Only this answer has its secret.",
+		Body: loose(keyNameBody{}, "name"), Answers: answers(201, createdKeyBody{})},
+	"PATCH /api-keys/{apiKeyID}": {Tag: tagE2B, Summary: "Give an API key another name.",
+		Body: loose(keyNameBody{}, "name"), Answers: map[int]any{200: nil}},
+	"DELETE /api-keys/{apiKeyID}": {Tag: tagE2B, Summary: "Revoke an API key.", Answers: nothing()},
+	"POST /access-tokens": {Tag: tagE2B, Summary: "Make an access token. Only this answer has it.",
+		Body: loose(keyNameBody{}, "name"), Answers: answers(201, tokenBody{})},
+	"DELETE /access-tokens/{accessTokenID}": {Tag: tagE2B, Summary: "Revoke an access token.", Answers: nothing()},
+}
