@@ -49,7 +49,7 @@ var floors = []struct {
 		"internal/build/dockerfile", "internal/build/buildcontext", "internal/catalog",
 		"internal/image/debian",
 	}},
-	{4, []string{"internal/service", "internal/access", "internal/build"}},
+	{4, []string{"internal/service", "internal/access", "internal/build", "internal/ledger"}},
 	{5, []string{"internal/api", "internal/gateway", "internal/hostdoor", "internal/sshdoor", "internal/dashboard", "client"}},
 	{6, []string{"internal/assembly", "internal/backup", "internal/run", "internal/config", "internal/daemon", "internal/cli", "cmd", "local", "carreltest", "internal/bench", "bench", "test", "internal/tools"}},
 }

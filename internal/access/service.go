@@ -60,6 +60,8 @@ type Options struct {
 	Traces func(id carrel.ID) []carrel.Trace
 	// SSHKeys are the keys of all projects.
 	SSHKeys Keys
+	// Usage is the ledger of all projects.
+	Usage carrel.Metering
 	// Builds makes templates step by step.
 	Builds Builds
 	// HostServices says who may open services of this machine to sandboxes.
@@ -70,7 +72,10 @@ type Options struct {
 
 // Service is a [carrel.Service] that shows each caller only its own things. It is safe for
 // concurrent use.
-type Service struct{ opts Options }
+type Service struct {
+	opts Options
+	metering
+}
 
 var _ carrel.Service = (*Service)(nil)
 
@@ -85,7 +90,10 @@ func New(opts Options) *Service {
 	if opts.Builds == nil {
 		opts.Builds = noBuilds{}
 	}
-	return &Service{opts}
+	if opts.Usage == nil {
+		opts.Usage = carrel.NoMetering{}
+	}
+	return &Service{opts, metering{opts.Usage, opts.Nobody}}
 }
 
 // As returns the same service with c as the caller for contexts that have none.

@@ -97,6 +97,7 @@
 //	GET    /carrel/v1/ssh-keys                                   who may open SSH sessions: a list of carrel.SSHKey
 //	POST   /carrel/v1/ssh-keys                                   body: {name, publicKey, sandboxes} → carrel.SSHKey; DELETE …/ssh-keys/{name}
 //	GET    /carrel/v1/events?after                               one JSON event a line, blank lines in between
+//	GET    /carrel/v1/usage?by&from&to&project&sandbox&format    what was used: {from, to, by, rows, total}; by=project,label:task; format=csv
 //	GET    /carrel/v1/audit?since&until&verdict&host&rule&secret&sandbox&project&after&limit&follow   one {decision} a line; verdict=allowed or denied
 //	GET    /carrel/v1/sandboxes/{id}/audit                       the same of one sandbox, also when it is gone
 //	GET    /carrel/v1/templates  GET, DELETE /carrel/v1/templates/{name}    PATCH body: {start, ready, public}

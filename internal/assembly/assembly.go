@@ -24,6 +24,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/image/registry"
 	"github.com/carrel-dev/carrel/internal/image/store"
 	"github.com/carrel-dev/carrel/internal/keeper"
+	"github.com/carrel-dev/carrel/internal/ledger"
 	"github.com/carrel-dev/carrel/internal/pki"
 	"github.com/carrel-dev/carrel/internal/service"
 	"github.com/carrel-dev/carrel/internal/snapshot"
@@ -115,6 +116,7 @@ type Assembly struct {
 	home       *datadir.Dir // its identity; nil for a passing service
 	lost       string       // why sandboxes are lost that run in the original of this copy
 	state      state.Store
+	ledger     *ledger.Ledger // nil for a passing service
 	images     *store.Store
 	builds     *build.Engine
 	drivers    *driver.Registry
@@ -221,6 +223,9 @@ func (a *Assembly) openStores(ctx context.Context) (err error) {
 		return err
 	}
 	a.closing(a.state.Close)
+	if err := a.openLedger(ctx); err != nil {
+		return err
+	}
 	a.images, err = store.Open(ctx, a.imageOptions())
 	if err != nil {
 		return err
@@ -285,6 +290,7 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 		Domain: c.Domain, DefaultTier: a.Tier, DefaultTemplate: c.DefaultTemplate,
 		Limits: c.Limits, MaxLimits: c.MaxLimits, DefaultTimeout: c.DefaultTimeout, MaxTimeout: c.MaxTimeout,
 		Traces:       a.opts.Traces,
+		Meter:        a.meter(),
 		OnUpgrade:    service.OnUpgrade(c.OnUpgrade),
 		MaxSandboxes: c.MaxSandboxes, MaxPaused: c.MaxPaused, KillOnClose: a.opts.KillOnClose, Logger: a.log,
 		Warm: warmOptions(c.Warm), LostReason: a.lost,
@@ -294,12 +300,13 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 		return err
 	}
 	a.closing(a.Service.Close)
+	a.runLedger()
 	if err := a.openBuilds(ctx); err != nil {
 		return err
 	}
 	access := access.New(access.Options{Core: a.Service, Builds: a.builds, Secrets: a.Vault.For,
 		Audits: a.audits(), Traces: a.traces(), SSHKeys: a.opts.SSHKeys, Nobody: a.opts.Nobody,
-		HostServices: a.opts.HostServices})
+		HostServices: a.opts.HostServices, Usage: a.usage()})
 	a.Access = access
 	a.late.Open(a.Service)
 	if err := a.clearWorkshop(ctx); err != nil {

@@ -323,6 +323,7 @@ var probes = []probe{
 	{"GET /carrel/v1/ssh-keys", "/carrel/v1/ssh-keys", "", 200},
 	{"POST /carrel/v1/ssh-keys", "/carrel/v1/ssh-keys", `{"name":"{sshkey}","publicKey":"none"}`, 400},
 	{"DELETE /carrel/v1/ssh-keys/{name}", "/carrel/v1/ssh-keys/{sshkey}", "", 0},
+	{"GET /carrel/v1/usage", "/carrel/v1/usage?by=project,sandbox,key,template,label:of,day", "", 200},
 	{"GET /carrel/v1/audit", "/carrel/v1/audit", "", 501}, // no wire in this test; see package access
 	{"GET /carrel/v1/sandboxes/{id}/audit", "/carrel/v1/sandboxes/{box}/audit", "", 501},
 }

@@ -42,6 +42,8 @@ type Record struct {
 	// Guest is the name of the guest image that the sandbox runs. A snapshot with memory contains a
 	// running guest, so it needs exactly this image.
 	Guest string
+	// By is the name of the API key that made the sandbox; "" is not recorded.
+	By string `json:",omitempty"`
 	// Key is the idempotency key of the sandbox's creation; "" is none. KeySum is the fingerprint of
 	// what the creation asked for.
 	Key    string   `json:",omitempty"`
@@ -96,6 +98,9 @@ type Change struct {
 	// Bury leaves tombstones for snapshots that have no record yet. The content of such a snapshot
 	// is removed unless its record follows.
 	Bury []carrel.SnapshotID
+	// DropUsage deletes pieces of usage, by ID, and PutUsage writes some.
+	DropUsage []string
+	PutUsage  []Usage
 }
 
 // Tombstones are the IDs of deleted records. Leftovers with these IDs may be removed, because a
@@ -132,6 +137,8 @@ type Store interface {
 	GetSnapshot(ctx context.Context, id carrel.SnapshotID) (SnapshotRecord, error)
 	// Snapshots returns the records of all snapshots, oldest first.
 	Snapshots(ctx context.Context) ([]SnapshotRecord, error)
+
+	UsageStore
 
 	// Tombstones returns the IDs of records that were deleted, in no order. A record that is put
 	// again has none.

@@ -30,6 +30,7 @@ type Store struct {
 	sandboxes map[carrel.ID]row
 	snapshots map[carrel.SnapshotID]row
 	deleted   map[string]time.Time // tombstones, by ID
+	usage     map[string]piece
 	events    []event
 	of        map[carrel.ID][]event // the same, by sandbox
 	seq       int64                 // of the newest event
@@ -54,7 +55,7 @@ type event struct {
 
 // Open returns an empty store.
 func Open() *Store {
-	return &Store{sandboxes: map[carrel.ID]row{}, snapshots: map[carrel.SnapshotID]row{}, deleted: map[string]time.Time{}, of: map[carrel.ID][]event{}}
+	return &Store{sandboxes: map[carrel.ID]row{}, snapshots: map[carrel.SnapshotID]row{}, deleted: map[string]time.Time{}, usage: map[string]piece{}, of: map[carrel.ID][]event{}}
 }
 
 // PutSandbox implements state.Store.
@@ -84,6 +85,10 @@ func (s *Store) apply(ctx context.Context, op string, id carrel.ID, c state.Chan
 		}
 		snapshots = append(snapshots, row{string(r.Snapshot.ID), r.Snapshot.Created, body})
 	}
+	pieces, err := encodePieces(c.PutUsage)
+	if err != nil {
+		return internal(op, "", err)
+	}
 	if err := s.lock(ctx, op, id); err != nil {
 		return err
 	}
@@ -107,6 +112,10 @@ func (s *Store) apply(ctx context.Context, op string, id carrel.ID, c state.Chan
 	for _, id := range c.Bury {
 		s.deleted[string(id)] = time.Now()
 	}
+	for _, id := range c.DropUsage {
+		delete(s.usage, id)
+	}
+	maps.Copy(s.usage, pieces)
 	return nil
 }
 
@@ -253,7 +262,7 @@ func (s *Store) TrimEvents(ctx context.Context, before time.Time) error {
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed, s.sandboxes, s.snapshots, s.deleted, s.events, s.of = true, nil, nil, nil, nil, nil
+	s.closed, s.sandboxes, s.snapshots, s.deleted, s.events, s.of, s.usage = true, nil, nil, nil, nil, nil, nil
 	return nil
 }
 

@@ -44,6 +44,10 @@ func Run(t *testing.T, open func(t *testing.T) state.Store) {
 		"snapshot outlives record": snapshotOutlivesRecord,
 		"changes are seen whole":   changesAreSeenWhole,
 		"tombstones stay":          tombstonesStay,
+
+		"usage round trip":   usageRoundTrip,
+		"usage with records": usageWithRecords,
+		"usage holds labels": usageHolds,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t)
@@ -77,7 +81,7 @@ func Record(started time.Time) state.Record {
 		},
 		Handle: []byte{'{', 0, 0xff, '}'}, Env: map[string]string{"A": "b=c\nd"}, User: "user", WorkDir: "/w",
 		Start: []string{"python3", "-m", "http.server"}, Timeout: 7 * time.Minute,
-		Paused: carrel.NewSnapshotID(), Wake: true, Born: carrel.NewSnapshotID(),
+		Paused: carrel.NewSnapshotID(), Wake: true, Born: carrel.NewSnapshotID(), By: "ci",
 	}
 }
 
