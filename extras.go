@@ -20,6 +20,7 @@ type Extras interface {
 	Builder
 	Catalog
 	Registries
+	Metering
 }
 
 // NoExtras has none of [Extras]. An implementation of [Service] embeds it, or one of the types that
@@ -35,6 +36,7 @@ type NoExtras struct {
 	NoBuilder
 	NoCatalog
 	NoRegistries
+	NoMetering
 }
 
 var _ Extras = NoExtras{}

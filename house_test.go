@@ -174,6 +174,7 @@ var waiters = map[string]string{
 	"internal/wire/hammer_test.go TestHammerPolicy":     "changes the policy while others use it",
 	"internal/wire/world_test.go await":                 "is woken by what comes, and has no steps",
 	"test/fulldisk/disk_test.go lowest":                 "watches a disk until the test has done its work",
+	"test/crash/usage_test.go killAndMeter":             "lets time pass that is metered",
 	"test/crash/crash_test.go load":                     "runs commands until the daemon is killed",
 }
 

@@ -60,6 +60,8 @@ type Options struct {
 	Traces func(id carrel.ID) []carrel.Trace
 	// SSHKeys are the keys of all projects.
 	SSHKeys Keys
+	// Usage is the ledger of all projects.
+	Usage carrel.Metering
 	// Builds makes templates step by step.
 	Builds Builds
 	// HostServices says who may open services of this machine to sandboxes.
@@ -70,7 +72,10 @@ type Options struct {
 
 // Service is a [carrel.Service] that shows each caller only its own things. It is safe for
 // concurrent use.
-type Service struct{ opts Options }
+type Service struct {
+	opts Options
+	metering
+}
 
 var _ carrel.Service = (*Service)(nil)
 
@@ -85,7 +90,10 @@ func New(opts Options) *Service {
 	if opts.Builds == nil {
 		opts.Builds = noBuilds{}
 	}
-	return &Service{opts}
+	if opts.Usage == nil {
+		opts.Usage = carrel.NoMetering{}
+	}
+	return &Service{opts, metering{opts.Usage, opts.Nobody}}
 }
 
 // As returns the same service with c as the caller for contexts that have none.
@@ -134,7 +142,8 @@ func (s *Service) user(ctx context.Context, op string) (carrel.Caller, context.C
 // operation that is not here is refused, so a new one is refused until somebody has thought of it.
 var readings = map[string]bool{
 	"get sandbox": true, "list sandboxes": true, "read metrics": true, "read logs": true,
-	"follow events": true, "count sandboxes": true, "read traces": true, "read audit log": true,
+	"follow events": true, "list events": true, "list webhooks": true, "get webhook": true,
+	"list deliveries": true, "read usage": true, "count sandboxes": true, "read traces": true, "read audit log": true,
 	"get snapshot": true, "list snapshots": true, "compare snapshots": true, "read timeline": true,
 	"list templates": true, "get template": true, "list tags": true, "list packages": true,
 	"compare templates": true, "count uses of templates": true,

@@ -44,6 +44,7 @@ func (s *Server) carrelRoutes() {
 	outputRoutes{s}.add(v1)
 	buildRoutes{s}.add(v1)
 	catalogRoutes{s}.add(v1)
+	usageRoutes{s}.add(v1)
 	s.programRoutes(v1)
 	s.sshKeyRoutes(v1)
 	s.auditRoutes()

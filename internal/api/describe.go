@@ -48,7 +48,10 @@ func Document(version string) ([]byte, error) {
 				reflect.TypeFor[span](): {
 					"anyOf":       []any{openapi.Schema{"type": "integer", "minimum": 0}, openapi.Schema{"type": "string"}},
 					"description": "nanoseconds, or a text such as \"90s\" or \"2h\"",
-				}},
+				},
+				reflect.TypeFor[carrel.Milli](): {"type": "number", "description": "a decimal with at most three digits after the point"},
+				reflect.TypeFor[carrel.Micro](): {"type": "number", "description": "a decimal with at most six digits after the point"},
+			},
 			// E2B's clients cannot read null in place of a list, so the types that are written for
 			// them never have one.
 			Filled: func(t reflect.Type) bool { return t.PkgPath() == reflect.TypeFor[sandboxBody]().PkgPath() },

@@ -161,6 +161,8 @@ var daemonOperations = map[string]openapi.Operation{
 		Query: []openapi.Parameter{openapi.Integer("seconds"), openapi.String("gc"), openapi.String("debug")}, Media: openapi.Bytes, Answers: answers(200, nil)},
 	"GET" + ours + "/events": {Tag: tagDaemon, Summary: "Follow what happens to sandboxes, one event a line.",
 		Query: []openapi.Parameter{openapi.Integer("after")}, Media: openapi.Lines, Answers: answers(200, eventLine{})},
+	"GET" + ours + "/usage": {Tag: tagDaemon, Summary: "Tell what was used, summed by the columns of by: project, key, template, tier, kind, sandbox, day, label:NAME.",
+		Query: []openapi.Parameter{openapi.String("by"), openapi.Time("from"), openapi.Time("to"), openapi.String("project"), openapi.String("sandbox"), openapi.OneOf("format", "json", "csv")}, Answers: answers(200, carrel.UsageReport{})},
 	"GET" + ours + "/audit": {Tag: tagDaemon, Summary: "Read the log of what left the sandboxes and what was refused, one decision a line.",
 		Query: auditQuery, Media: openapi.Lines, Answers: answers(200, auditLine{})},
 	"GET" + ours + "/sandboxes/{id}/audit": {Tag: tagDaemon, Summary: "Read the same log of one sandbox, also after its end.",

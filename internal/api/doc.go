@@ -113,6 +113,7 @@
 //	GET    /carrel/v1/webhooks   POST /carrel/v1/webhooks        body: carrel.NewWebhook
 //	GET    /carrel/v1/webhooks/{webhook}   PATCH body: carrel.WebhookUpdate, DELETE
 //	GET    /carrel/v1/webhooks/{webhook}/deliveries?state&limit  a list of carrel.Delivery; POST …/replay body: carrel.ReplayOptions
+//	GET    /carrel/v1/usage?by&from&to&project&sandbox&format    what was used: {from, to, by, rows, total}; by=project,label:task; format=csv
 //	GET    /carrel/v1/audit?since&until&verdict&host&rule&secret&sandbox&project&after&limit&follow   one {decision} a line; verdict=allowed or denied
 //	GET    /carrel/v1/sandboxes/{id}/audit                       the same of one sandbox, also when it is gone
 //	GET    /carrel/v1/templates  GET, DELETE /carrel/v1/templates/{name}    PATCH body: {start, ready, public}

@@ -24,6 +24,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/image/registry"
 	"github.com/carrel-dev/carrel/internal/image/store"
 	"github.com/carrel-dev/carrel/internal/keeper"
+	"github.com/carrel-dev/carrel/internal/ledger"
 	"github.com/carrel-dev/carrel/internal/pki"
 	"github.com/carrel-dev/carrel/internal/service"
 	"github.com/carrel-dev/carrel/internal/snapshot"
@@ -120,6 +121,7 @@ type Assembly struct {
 	lost       string       // why sandboxes are lost that run in the original of this copy
 	state      state.Store
 	directory  *access.Directory
+	ledger     *ledger.Ledger // nil for a passing service
 	images     *store.Store
 	builds     *build.Engine
 	drivers    *driver.Registry
@@ -227,6 +229,9 @@ func (a *Assembly) openStores(ctx context.Context) (err error) {
 		return err
 	}
 	a.closing(a.state.Close)
+	if err := a.openLedger(ctx); err != nil {
+		return err
+	}
 	if a.directory, err = access.OpenDirectory(ctx, a.state, a.log); err != nil {
 		return err
 	}
@@ -296,6 +301,7 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 		Domain: c.Domain, DefaultTier: a.Tier, DefaultTemplate: c.DefaultTemplate,
 		Limits: c.Limits, MaxLimits: c.MaxLimits, DefaultTimeout: c.DefaultTimeout, MaxTimeout: c.MaxTimeout,
 		Traces:       a.opts.Traces,
+		Meter:        a.meter(),
 		OnUpgrade:    service.OnUpgrade(c.OnUpgrade),
 		MaxSandboxes: c.MaxSandboxes, MaxPaused: c.MaxPaused, KillOnClose: a.opts.KillOnClose, Logger: a.log,
 		Warm: warmOptions(c.Warm), LostReason: a.lost, EventsNeeded: a.eventsNeeded,
@@ -305,12 +311,13 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 		return err
 	}
 	a.closing(a.Service.Close)
+	a.runLedger()
 	if err := a.openBuilds(ctx); err != nil {
 		return err
 	}
 	access := access.New(access.Options{Core: a.Service, Builds: a.builds, Secrets: a.Vault.For,
 		Audits: a.audits(), Traces: a.traces(), SSHKeys: a.opts.SSHKeys, Nobody: a.opts.Nobody,
-		HostServices: a.opts.HostServices})
+		HostServices: a.opts.HostServices, Usage: a.usage()})
 	a.Access, a.People = access, people(access, a.directory)
 	if err := a.openWebhooks(); err != nil {
 		return err

@@ -54,6 +54,8 @@ type Config struct {
 	// the one that this machine's apt uses. NoFirstUse makes such templates only on request.
 	DebianMirror string
 	NoFirstUse   bool
+	// PriceFile is the price list for usage; "" is none.
+	PriceFile string
 	// Limits are the defaults for sandboxes that ask for none.
 	Limits carrel.Limits
 	// MaxLimits bounds the limits that a request may ask for. Zero fields are not bounded.

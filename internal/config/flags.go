@@ -21,6 +21,7 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 			"(this machine's tools)")
 	f.StringVar(&c.DebianMirror, "debian-mirror", c.DebianMirror,
 		"address of Debian's archive, for the built-in templates (default: the one that this machine's apt uses)")
+	f.StringVar(&c.PriceFile, "price-file", c.PriceFile, "price list that turns usage into money, of YAML or JSON (default: none)")
 	f.BoolVar(&c.NoFirstUse, "no-first-use", c.NoFirstUse,
 		"make built-in templates of Debian's packages only by carrel template get, not at their first use")
 	f.IntVar(&c.MaxSandboxes, "max-sandboxes", c.MaxSandboxes, "how many may live at once; below that the machine's memory, disk and descriptors decide")

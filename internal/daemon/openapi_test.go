@@ -133,6 +133,7 @@ var recorded = []struct {
 	{"GET /carrel/v1/sandboxes/{id}/logs", "/carrel/v1/sandboxes/{box}/logs", "", 200},
 	{"GET /carrel/v1/sandboxes/{id}/trace", "/carrel/v1/sandboxes/{box}/trace", "", 200},
 	{"GET /carrel/v1/sandboxes/{id}/processes", "/carrel/v1/sandboxes/{box}/processes", "", 200},
+	{"GET /carrel/v1/usage", "/carrel/v1/usage?by=project,day,label:of", "", 200},
 	{"GET /carrel/v1/events", "/carrel/v1/events?after=1", "", 200},
 	{"GET /carrel/v1/templates", "/carrel/v1/templates", "", 200},
 	{"GET /carrel/v1/templates/{name}", "/carrel/v1/templates/{tplname}", "", 200},

@@ -129,6 +129,7 @@ func (cr *creator) make(ctx context.Context, p *plan) (_ carrel.Sandbox, err err
 	}
 	defer cr.table.wg.Done()
 	defer cr.warm.Working()()
+	p.rec.By = carrel.CallerOf(ctx).Key
 	if cr.takeWarm(p) {
 		sb, again, err := cr.attempt(ctx, p)
 		if !again {

@@ -116,6 +116,7 @@ func (li *lifecycle) tearDown(ctx context.Context, b *box, v verdict, counts boo
 	err := b.clearLeft(ctx)
 	if inst != nil {
 		b.interrupt(errKilled) // a snapshot under way
+		li.opts.measureLast(ctx, b.id, inst)
 		err = errors.Join(err, inst.Destroy(ctx))
 	}
 	if err == nil {

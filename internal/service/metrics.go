@@ -156,6 +156,7 @@ func (me *meter) measure(ctx context.Context, b *box) error {
 	if b.inst != inst {
 		return nil // of what was before a pause
 	}
+	me.opts.sampled(b.id, st)
 	since, before := b.rec.Sandbox.Started, time.Duration(0)
 	if !b.samples.at.IsZero() {
 		since, before = b.samples.at, b.samples.cpu

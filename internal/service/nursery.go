@@ -135,6 +135,7 @@ func (n *nursery) Make(ctx context.Context, key pool.Key, k warm.Kind) (_ *warm.
 	if err := n.record(ctx, b); err != nil {
 		return nil, err
 	}
+	n.opts.measureLast(ctx, b.id, inst) // from here on it rests, until it has an owner
 	if err := os.WriteFile(filepath.Join(b.dir, readyMark), nil, 0o600); err != nil {
 		return nil, err
 	}

@@ -139,6 +139,7 @@ func (m *moments) still(ctx context.Context, b *box, w wish) (state.SnapshotReco
 	if err := failpoint.Hit(pointFrozen); err != nil {
 		return state.SnapshotRecord{}, err
 	}
+	m.opts.measureLast(ctx, b.id, inst)
 	return m.archive.keep(ctx, b, w)
 }
 

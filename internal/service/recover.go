@@ -240,6 +240,7 @@ func (r *recovery) adopt(rec state.Record, inst driver.Instance) {
 		r.log.Error("nothing gets out of an adopted sandbox", "sandbox", id, "err", err)
 	}
 	r.table.adopt(b, true)
+	r.opts.Meter.Adopted(id)
 	r.lifecycle.expiry.set(b, rec.Sandbox.Ends)
 	r.table.spawn(func() { r.lifecycle.watch(b, inst) })
 	r.table.spawn(func() { r.reintroduce(b, l) })

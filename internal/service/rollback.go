@@ -129,6 +129,11 @@ func (m *moments) giveUp(ctx context.Context, b *box, sr state.SnapshotRecord, o
 			return err
 		}
 		put = append(put, kept)
+	} else {
+		b.mu.Lock()
+		inst := b.inst
+		b.mu.Unlock()
+		m.opts.measureLast(ctx, b.id, inst)
 	}
 	if err := m.recordPaused(ctx, b, put, sr.Snapshot.ID, true); err != nil {
 		for _, k := range put {

@@ -103,6 +103,8 @@ type Options struct {
 	Issuer Issuer
 	// Snapshots keeps the snapshots of sandboxes. With nil there are none.
 	Snapshots snapshot.Store
+	// Meter learns what sandboxes use. With nil nobody does.
+	Meter Meter
 	// Traces measures operations. With nil nothing is measured.
 	Traces *trace.Recorder
 	// GuestImage is the absolute path of the EROFS image of the guest.
@@ -179,6 +181,9 @@ func (o Options) withDefaults() Options {
 		o.DefaultTemplate = image.Base
 	}
 	o.Limits = fill(o.Limits, carrel.Limits{CPUs: 2, MemoryMB: 1024, DiskMB: 10240, Pids: 1024})
+	if o.Meter == nil {
+		o.Meter = noMeter{}
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -23,6 +23,9 @@ func (n *nursery) recover(ctx context.Context, rec state.Record, inst driver.Ins
 	found := &prepared{box: b, line: &line{inst: inst}, boots: rec.Sandbox.Generation == 0}
 	b.inst, b.conn = inst, found.line.conn(b.rec.Sandbox)
 	one, useful := n.reserve(ctx, found)
+	if useful {
+		n.opts.Meter.Adopted(b.id)
+	}
 	if useful && n.table.spawn(func() { n.revive(one) }) {
 		return true, nil
 	}

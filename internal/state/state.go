@@ -42,6 +42,8 @@ type Record struct {
 	// Guest is the name of the guest image that the sandbox runs. A snapshot with memory contains a
 	// running guest, so it needs exactly this image.
 	Guest string
+	// By is the name of the API key that made the sandbox; "" is not recorded.
+	By string `json:",omitempty"`
 	// Key is the idempotency key of the sandbox's creation; "" is none. KeySum is the fingerprint of
 	// what the creation asked for.
 	Key    string   `json:",omitempty"`
@@ -119,6 +121,10 @@ type Change struct {
 	DeleteProjects []string // by name
 	PutKeys        []KeyRecord
 	DeleteKeys     []string // by ID
+
+	// DropUsage deletes pieces of usage, by ID, and PutUsage writes some.
+	DropUsage []string
+	PutUsage  []Usage
 }
 
 // Tombstones are the IDs of deleted records. Leftovers with these IDs may be removed, because a
@@ -159,6 +165,8 @@ type Store interface {
 	// Projects returns the records of all projects, and Keys those of all keys, oldest first.
 	Projects(ctx context.Context) ([]ProjectRecord, error)
 	Keys(ctx context.Context) ([]KeyRecord, error)
+
+	UsageStore
 
 	// Tombstones returns the IDs of records that were deleted, in no order. A record that is put
 	// again has none.

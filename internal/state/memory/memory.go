@@ -33,6 +33,7 @@ type Store struct {
 	projects  map[string]row
 	keys      map[string]row
 	deleted   map[string]time.Time // tombstones, by ID
+	usage     map[string]piece
 	events    []event
 	of        map[carrel.ID][]event // the same, by sandbox
 	seq       int64                 // of the newest event
@@ -59,7 +60,7 @@ type event struct {
 func Open() *Store {
 	return &Store{sandboxes: map[carrel.ID]row{}, snapshots: map[carrel.SnapshotID]row{},
 		projects: map[string]row{}, keys: map[string]row{},
-		deleted: map[string]time.Time{}, of: map[carrel.ID][]event{}}
+		deleted: map[string]time.Time{}, usage: map[string]piece{}, of: map[carrel.ID][]event{}}
 }
 
 // PutSandbox implements state.Store.
@@ -93,6 +94,10 @@ func (s *Store) apply(ctx context.Context, op string, id carrel.ID, c state.Chan
 	if err != nil {
 		return err
 	}
+	pieces, err := encodePieces(c.PutUsage)
+	if err != nil {
+		return internal(op, "", err)
+	}
 	if err := s.lock(ctx, op, id); err != nil {
 		return err
 	}
@@ -118,6 +123,10 @@ func (s *Store) apply(ctx context.Context, op string, id carrel.ID, c state.Chan
 	for _, id := range c.Bury {
 		s.deleted[string(id)] = time.Now()
 	}
+	for _, id := range c.DropUsage {
+		delete(s.usage, id)
+	}
+	maps.Copy(s.usage, pieces)
 	return nil
 }
 
@@ -347,7 +356,7 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed, s.sandboxes, s.snapshots, s.deleted, s.events, s.of = true, nil, nil, nil, nil, nil
-	s.projects, s.keys = nil, nil
+	s.projects, s.keys, s.usage = nil, nil, nil
 	return nil
 }
 

@@ -57,6 +57,15 @@ var migrations = []string{
 		created INTEGER NOT NULL,
 		record  TEXT NOT NULL
 	) WITHOUT ROWID;`,
+	// start and until are in nanoseconds since 1970; until is the largest number in a piece without
+	// an end.
+	`CREATE TABLE usage (
+		id    TEXT PRIMARY KEY,
+		start INTEGER NOT NULL,
+		until INTEGER NOT NULL,
+		body  TEXT NOT NULL
+	);
+	CREATE INDEX usage_until ON usage (until, start);`,
 }
 
 // migrate brings the file to the newest version. Each step is one transaction.

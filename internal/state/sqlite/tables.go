@@ -64,6 +64,12 @@ var tables = []*table{
 			_, snapshot := carrel.ParseSnapshotID(id)
 			return sandbox == nil || snapshot == nil
 		}},
+	{name: "usage", columns: []string{"id", "start", "until", "body"},
+		put: opPutUsage, remove: opDropUsage, inBase: true,
+		readable: func(row []any) bool {
+			var u state.Usage
+			return decodeColumn(row[3], &u) && row[0] == u.ID
+		}},
 	{name: "events", columns: []string{"time", "sandbox", "body", "seq"}, key: 3,
 		put: opEvent, trim: opTrimEvents,
 		readable: func(row []any) bool {

@@ -29,6 +29,8 @@ const (
 	opTombstone      = "tombstone"       // id, time
 	opUnbury         = "unbury"          // id
 	opTrimTombstones = "trim tombstones" // time
+	opPutUsage       = "put usage"       // id, start, until, body
+	opDropUsage      = "drop usage"      // id
 
 	// In the ledger's base only: the number of the newest event.
 	opFirstSequence = "first sequence"
@@ -54,6 +56,9 @@ var queries = map[string]string{
 	opTombstone:      `INSERT INTO tombstones (id, time) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET time = excluded.time`,
 	opUnbury:         `DELETE FROM tombstones WHERE id = ?`,
 	opTrimTombstones: `DELETE FROM tombstones WHERE time < ?`,
+	opPutUsage: `INSERT INTO usage (id, start, until, body) VALUES (?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET start = excluded.start, until = excluded.until, body = excluded.body`,
+	opDropUsage: `DELETE FROM usage WHERE id = ?`,
 }
 
 // replayQueries are the SQL texts of the same statements when they come from the ledger. They write
@@ -131,7 +136,11 @@ func (s *Store) Apply(ctx context.Context, c state.Change) error {
 	if err != nil {
 		return internal(op, "", err)
 	}
-	_, err = s.submit(ctx, op, subject(c), append(list, people...)...)
+	usage, err := usageStatements(c)
+	if err != nil {
+		return internal(op, "", err)
+	}
+	_, err = s.submit(ctx, op, subject(c), slices.Concat(list, people, usage)...)
 	return err
 }
 

@@ -47,6 +47,10 @@ func Run(t *testing.T, open func(t *testing.T) state.Store) {
 		"tombstones stay":          tombstonesStay,
 		"people round trip":        peopleRoundTrip,
 		"people in one change":     peopleInOneChange,
+
+		"usage round trip":   usageRoundTrip,
+		"usage with records": usageWithRecords,
+		"usage holds labels": usageHolds,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t)
@@ -80,7 +84,7 @@ func Record(started time.Time) state.Record {
 		},
 		Handle: []byte{'{', 0, 0xff, '}'}, Env: map[string]string{"A": "b=c\nd"}, User: "user", WorkDir: "/w",
 		Start: []string{"python3", "-m", "http.server"}, Timeout: 7 * time.Minute,
-		Paused: carrel.NewSnapshotID(), Wake: true, Born: carrel.NewSnapshotID(),
+		Paused: carrel.NewSnapshotID(), Wake: true, Born: carrel.NewSnapshotID(), By: "ci",
 	}
 }
 
