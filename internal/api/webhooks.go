@@ -63,7 +63,7 @@ var (
 			Query:   []openapi.Parameter{openapi.OneOf("state", carrel.DeliveryPending, carrel.DeliveryDone, carrel.DeliveryDead), openapi.Integer("limit")},
 			Answers: answers(200, []carrel.Delivery{})},
 		"POST" + ours + "/webhooks/{webhook}/replay": {Tag: tagDaemon, Summary: "Send events to a webhook again.",
-			Body: strict(carrel.ReplayOptions{}), Answers: answers(202, carrel.Replayed{})},
+			Body: strict(replayBody{}), Answers: answers(202, carrel.Replayed{})},
 	}
 )
 
@@ -204,7 +204,10 @@ func (s webhookRoutes) remove(w http.ResponseWriter, r *http.Request) error {
 
 func (s webhookRoutes) deliveries(w http.ResponseWriter, r *http.Request) error {
 	opts := carrel.DeliveryOptions{State: r.URL.Query().Get("state")}
-	var err error
+	err := oneOf(r.URL.Query(), "state", carrel.DeliveryPending, carrel.DeliveryDone, carrel.DeliveryDead)
+	if err != nil {
+		return err
+	}
 	if opts.Limit, err = whole(r.URL.Query(), "limit"); err != nil {
 		return err
 	}
@@ -216,12 +219,24 @@ func (s webhookRoutes) deliveries(w http.ResponseWriter, r *http.Request) error 
 	return nil
 }
 
+// replayBody is carrel.ReplayOptions as it is sent.
+type replayBody struct {
+	Events []string `json:"events"`
+	Dead   bool     `json:"dead"`
+	Since  instant  `json:"since"`
+}
+
 func (s webhookRoutes) replay(w http.ResponseWriter, r *http.Request) error {
-	var body carrel.ReplayOptions
+	var body replayBody
 	if err := decodeStrict(w, r, &body, false); err != nil {
 		return err
 	}
-	n, err := s.opts.Webhooks.Replay(r.Context(), r.PathValue("webhook"), body)
+	since, err := body.Since.time("since")
+	if err != nil {
+		return err
+	}
+	n, err := s.opts.Webhooks.Replay(r.Context(), r.PathValue("webhook"),
+		carrel.ReplayOptions{Events: body.Events, Dead: body.Dead, Since: since})
 	if err != nil {
 		return err
 	}

@@ -134,7 +134,7 @@ func (a webhookCommands) updateWebhook() *cobra.Command {
 	var events []string
 	var enabled bool
 	c := &cobra.Command{
-		Use: "update ID", Short: "Change a webhook", Args: cobra.ExactArgs(1),
+		Use: "update HOOK", Short: "Change a webhook", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var u carrel.WebhookUpdate
 			if c.Flags().Changed("name") {
@@ -168,7 +168,7 @@ func (a webhookCommands) updateWebhook() *cobra.Command {
 
 func (a webhookCommands) removeWebhook() *cobra.Command {
 	return &cobra.Command{
-		Use: "rm ID…", Aliases: []string{"remove"}, Short: "Remove webhooks; nothing more is sent", Args: cobra.MinimumNArgs(1),
+		Use: "rm HOOK…", Aliases: []string{"remove"}, Short: "Remove webhooks; nothing more is sent", Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withWebhooks(c.Context(), func(w carrel.Webhooks) error {
 				for _, id := range args {
@@ -185,7 +185,7 @@ func (a webhookCommands) removeWebhook() *cobra.Command {
 func (a webhookCommands) deliveries() *cobra.Command {
 	var opts carrel.DeliveryOptions
 	c := &cobra.Command{
-		Use: "deliveries ID", Short: "List what waits, what was given up and what was delivered lately", Args: cobra.ExactArgs(1),
+		Use: "deliveries HOOK", Short: "List what waits, what was given up and what was delivered lately", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withWebhooks(c.Context(), func(w carrel.Webhooks) error {
 				all, err := w.Deliveries(c.Context(), args[0], opts)
@@ -217,7 +217,7 @@ func (a webhookCommands) replay() *cobra.Command {
 	var dead bool
 	var since time.Duration
 	c := &cobra.Command{
-		Use: "replay ID [EVENT…]", Short: "Send events again: those named, all dead ones, or all of a time", Args: cobra.MinimumNArgs(1),
+		Use: "replay HOOK [EVENT…]", Short: "Send events again: those named, all dead ones, or all of a time", Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			opts := carrel.ReplayOptions{Events: slices.Clone(args[1:]), Dead: dead}
 			if since < 0 {

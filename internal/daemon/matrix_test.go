@@ -43,6 +43,9 @@ var (
 		"GET /carrel/v1/template-store/uses", "GET /carrel/v1/sandboxes/{id}/timeline",
 		"GET /carrel/v1/snapshots", "GET /carrel/v1/snapshots/{name}", "GET /carrel/v1/snapshots/{name}/diff",
 		"GET /carrel/v1/secrets", "GET /carrel/v1/secrets/{secret}", "GET /carrel/v1/ssh-keys",
+		"GET /events/sandboxes", "GET /events/sandboxes/{id}", "GET /events/webhooks", "GET /events/webhooks/{webhook}",
+		"GET /carrel/v1/lifecycle-events", "GET /carrel/v1/webhooks", "GET /carrel/v1/webhooks/{webhook}",
+		"GET /carrel/v1/webhooks/{webhook}/deliveries", "GET /carrel/v1/usage",
 		"GET /carrel/v1/audit", "GET /carrel/v1/sandboxes/{id}/audit",
 		"/volumes", "/volumes/", "/volumecontent/",
 	}

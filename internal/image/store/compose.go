@@ -40,7 +40,7 @@ func (s *Store) Compose(ctx context.Context, t carrel.Template, base string, cha
 
 // Link implements image.Store.
 func (s *Store) Link(ctx context.Context, id string, t carrel.Template) (image.Image, error) {
-	if made, ok, err := s.linkThin(ctx, id, t); ok || err != nil {
+	if made, ok, err := thins(s).linkThin(ctx, id, t); ok || err != nil {
 		return made, err
 	}
 	from, err := s.Get(ctx, id)

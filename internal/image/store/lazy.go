@@ -18,6 +18,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/image/filler"
 )
 
+// lazyImages is the part of a [Store] whose images are being filled.
+type lazyImages struct{ *Store }
+
+func fills(s *Store) lazyImages { return lazyImages{s} }
+
 // A template that is pulled lazily exists before its image is whole. Its manifest says so
 // (Template.Lazy), and package filler fills the image. A create gets the filler's view. Everybody
 // else waits or is refused: until the image is whole, its file has no superblock.
@@ -57,7 +62,7 @@ func (l *lazies) close() {
 
 // pullLazy is pull, but returns before the image is whole. If the image can't come in parts, it is
 // pulled whole, and the result says why.
-func (s *Store) pullLazy(ctx context.Context, like carrel.Template, opts carrel.PullOptions,
+func (s lazyImages) pullLazy(ctx context.Context, like carrel.Template, opts carrel.PullOptions,
 	progress func(carrel.Progress)) (image.Image, error) {
 	whole := func(why string) (image.Image, error) {
 		img, err := s.pull(ctx, like, opts, progress)
@@ -111,7 +116,7 @@ func partly(whole map[int]string) string {
 }
 
 // beginFill keeps the file of an image that is not whole, and starts its filler.
-func (s *Store) beginFill(ctx context.Context, dir string, f *os.File, t *carrel.Template,
+func (s lazyImages) beginFill(ctx context.Context, dir string, f *os.File, t *carrel.Template,
 	plan *filler.Plan, own *carrel.RegistryCredentials) error {
 	size, err := keepFile(f, filepath.Join(dir, imageFile))
 	if err != nil {
@@ -128,7 +133,7 @@ func (s *Store) beginFill(ctx context.Context, dir string, f *os.File, t *carrel
 }
 
 // order is what fillers of this store are told.
-func (s *Store) order() filler.Order {
+func (s lazyImages) order() filler.Order {
 	r := s.opts.Registries
 	return filler.Order{Allow: r.Allow, Mirrors: r.Mirrors, Offline: r.Offline, Layout: r.Layout}
 }
@@ -141,13 +146,13 @@ func (s *Store) Boot(ctx context.Context, id string) (image.Image, error) {
 	if e == nil {
 		return s.Get(ctx, id) // a built-in one, or none
 	}
-	switch img, ok := s.lazy(e); {
+	switch img, ok := fills(s).lazy(e); {
 	case !ok:
 		return s.Get(ctx, id)
 	case img.Lazy.State == carrel.LazyFailed:
 		return image.Image{}, fillFailed(img)
 	}
-	p, err := s.refill(ctx, e.ID)
+	p, err := fills(s).refill(ctx, e.ID)
 	if err != nil {
 		return image.Image{}, err
 	}
@@ -162,7 +167,7 @@ func (s *Store) Boot(ctx context.Context, id string) (image.Image, error) {
 }
 
 // lazy returns the template of an entry if its image is not whole.
-func (s *Store) lazy(e *entry) (image.Image, bool) {
+func (s lazyImages) lazy(e *entry) (image.Image, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return e.Image, e.Lazy != nil
@@ -189,7 +194,7 @@ func fillFailed(img image.Image) error {
 var errNoKeys = errors.New("the filler ended, and the credentials of the pull are not kept")
 
 // refill returns the filler of a template, and starts one if there is none.
-func (s *Store) refill(ctx context.Context, id string) (*filler.Process, error) {
+func (s lazyImages) refill(ctx context.Context, id string) (*filler.Process, error) {
 	dir := filepath.Join(s.opts.Dir, id)
 	s.lazies.starts.Lock(id)
 	defer s.lazies.starts.Unlock(id)
@@ -214,7 +219,7 @@ func (s *Store) refill(ctx context.Context, id string) (*filler.Process, error) 
 }
 
 // watchFill looks after a template until its image is whole.
-func (s *Store) watchFill(id string) {
+func (s lazyImages) watchFill(id string) {
 	s.lazies.wg.Go(func() {
 		dir := filepath.Join(s.opts.Dir, id)
 		died := 0
@@ -258,7 +263,7 @@ func (s *Store) watchFill(id string) {
 }
 
 // showMissing notes how much is missing, in memory only.
-func (s *Store) showMissing(id string, n int64) {
+func (s lazyImages) showMissing(id string, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.byID[id]; e != nil && e.Lazy != nil {
@@ -269,7 +274,7 @@ func (s *Store) showMissing(id string, n int64) {
 }
 
 // setLazy writes the state of a template's image.
-func (s *Store) setLazy(id string, l *carrel.Lazy) {
+func (s lazyImages) setLazy(id string, l *carrel.Lazy) {
 	if l.State == carrel.LazyFailed {
 		s.opts.Logger.Error("a template's image could not be filled", "template", id, "why", l.Reason)
 	}
@@ -279,7 +284,7 @@ func (s *Store) setLazy(id string, l *carrel.Lazy) {
 }
 
 // wholeNow makes a template whose image is whole an ordinary one.
-func (s *Store) wholeNow(id, dir string) {
+func (s lazyImages) wholeNow(id, dir string) {
 	ctx := s.lazies.ctx
 	sums, err := makeSums(ctx, dir, nil)
 	if err == nil {
@@ -308,7 +313,7 @@ func (s *Store) wholeNow(id, dir string) {
 }
 
 // endFill takes the view away and removes the filler's files.
-func (s *Store) endFill(dir string) {
+func (s lazyImages) endFill(dir string) {
 	if p := filler.Find(dir); p != nil {
 		p.Release()
 	}
@@ -318,7 +323,7 @@ func (s *Store) endFill(dir string) {
 }
 
 // commitWhole writes the manifest of an ordinary template.
-func (s *Store) commitWhole(id, dir string, size int64, sums string) error {
+func (s lazyImages) commitWhole(id, dir string, size int64, sums string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.byID[id]
@@ -339,7 +344,7 @@ func (s *Store) commitWhole(id, dir string, size int64, sums string) error {
 }
 
 // openLazy goes on with what an earlier store began.
-func (s *Store) openLazy() {
+func (s lazyImages) openLazy() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, e := range s.byID {

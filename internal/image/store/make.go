@@ -40,7 +40,7 @@ func (s *Store) ImportDir(ctx context.Context, name, dir string, progress func(c
 func (s *Store) Pull(ctx context.Context, name string, opts carrel.PullOptions,
 	progress func(carrel.Progress)) (image.Image, error) {
 	if opts.Lazy {
-		return s.pullLazy(ctx, carrel.Template{Name: name}, opts, progress)
+		return fills(s).pullLazy(ctx, carrel.Template{Name: name}, opts, progress)
 	}
 	return s.pull(ctx, carrel.Template{Name: name}, opts, progress)
 }

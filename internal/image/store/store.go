@@ -159,7 +159,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 		_ = lock.Close()
 		return nil, archive.Classify(op, err)
 	}
-	s.openLazy()
+	fills(s).openLazy()
 	return s, nil
 }
 
@@ -399,18 +399,18 @@ func (s *Store) Get(ctx context.Context, id string) (image.Image, error) {
 	if t == nil {
 		return image.Image{}, notFound("get template", id)
 	}
-	if img, ok := s.lazy(t); ok {
+	if img, ok := fills(s).lazy(t); ok {
 		return image.Image{}, half("open template", img)
 	}
-	defer s.use(t)()
+	defer thins(s).use(t)()
 	dir := filepath.Dir(t.Path)
-	err := s.whole(ctx, t)
+	err := thins(s).whole(ctx, t)
 	if err == nil {
 		err = s.checks.quick(ctx, dir)
 		if errors.Is(err, errDamaged) && isThin(dir) {
 			s.opts.Logger.Warn("a template's image is damaged, and is made again from its delta", "template",
 				t.Name, "id", t.ID, "err", err)
-			err = s.again(ctx, t)
+			err = thins(s).again(ctx, t)
 		}
 	}
 	if errors.Is(err, errDamaged) {

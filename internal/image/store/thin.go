@@ -25,6 +25,11 @@ import (
 	"github.com/carrel-dev/carrel/internal/image/delta"
 )
 
+// thinImages is the part of a [Store] that keeps templates as the difference from another.
+type thinImages struct{ *Store }
+
+func thins(s *Store) thinImages { return thinImages{s} }
+
 // A thin template has these two files, and image.erofs only while it is used. base.erofs is a link
 // to another template's image, so it takes no space of its own, and it stays when that template
 // goes.
@@ -60,10 +65,10 @@ func (s *Store) Thin(ctx context.Context, opts image.ThinOptions) ([]image.Image
 	const op = "thin templates"
 	s.thinning.Lock()
 	defer s.thinning.Unlock()
-	if s.sharesBlocks() {
+	if thins(s).sharesBlocks() {
 		return nil, nil
 	}
-	families := s.families()
+	families := thins(s).families()
 	total := int64(0)
 	for _, f := range families {
 		total += f.size
@@ -77,7 +82,7 @@ func (s *Store) Thin(ctx context.Context, opts image.ThinOptions) ([]image.Image
 			opts.May != nil && !opts.May(f.members[0].Image) {
 			continue
 		}
-		saved, err := s.thin(ctx, f)
+		saved, err := thins(s).thin(ctx, f)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", f.members[0].ID, err))
 		}
@@ -96,7 +101,7 @@ func (s *Store) Thin(ctx context.Context, opts image.ThinOptions) ([]image.Image
 
 // sharesBlocks reports whether the file system keeps equal blocks of two files once by itself. Then
 // thin templates would save nothing.
-func (s *Store) sharesBlocks() bool {
+func (s thinImages) sharesBlocks() bool {
 	s.shares.once.Do(func() {
 		from, err := os.CreateTemp(s.opts.Dir, ".part-")
 		if err != nil {
@@ -117,7 +122,7 @@ func (s *Store) sharesBlocks() bool {
 
 // families returns the images that only templates have as a file: no sandbox, no snapshot and no
 // thin template lies on one of them. The one that was used first comes first.
-func (s *Store) families() []*family {
+func (s thinImages) families() []*family {
 	type file struct{ dev, ino uint64 }
 	found, links := map[file]*family{}, map[file]uint64{}
 	s.mu.Lock()
@@ -154,7 +159,7 @@ func (s *Store) families() []*family {
 
 // usedLocked returns the time of the last use of a template, as far as this store knows. The caller
 // holds mu.
-func (s *Store) usedLocked(e *entry) time.Time {
+func (s thinImages) usedLocked(e *entry) time.Time {
 	last := e.Created
 	for _, t := range []time.Time{s.opened, s.used[e.ID]} {
 		if t.After(last) {
@@ -166,7 +171,7 @@ func (s *Store) usedLocked(e *entry) time.Time {
 
 // thin removes an image that can be made again, and makes what is needed for that. It returns how
 // many bytes that saved.
-func (s *Store) thin(ctx context.Context, f *family) (saved int64, err error) {
+func (s thinImages) thin(ctx context.Context, f *family) (saved int64, err error) {
 	var st syscall.Stat_t
 	if err := syscall.Stat(f.members[0].Path, &st); err != nil || uint64(st.Nlink) > uint64(len(f.members)) {
 		return 0, nil // it is gone, or became a base
@@ -214,7 +219,7 @@ func (s *Store) thin(ctx context.Context, f *family) (saved int64, err error) {
 // hideImages takes the names of a family's images away, unless one of them was used or held a moment
 // ago. [Store.Get] notes the use before it looks for the file, so it finds the file or knows that
 // it must make it. ok is false if an image stays.
-func (s *Store) hideImages(f *family) (gone []string, ok bool) {
+func (s thinImages) hideImages(f *family) (gone []string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range f.members {
@@ -233,7 +238,7 @@ func (s *Store) hideImages(f *family) (gone []string, ok bool) {
 
 // makeDelta writes the delta of a family's image into a directory, and links its base. It returns
 // the size of the delta on the disk; 0 says that no other image is like this one.
-func (s *Store) makeDelta(ctx context.Context, dir string, f *family) (int64, error) {
+func (s thinImages) makeDelta(ctx context.Context, dir string, f *family) (int64, error) {
 	table, sums, err := readSums(dir)
 	if err != nil || table == nil {
 		return 0, err
@@ -297,7 +302,7 @@ func (s *Store) makeDelta(ctx context.Context, dir string, f *family) (int64, er
 
 // pickBase returns the image with which most blocks of another one are equal; nil if none has
 // enough. Only an older image becomes a base, so that of images over one base the base stays.
-func (s *Store) pickBase(ctx context.Context, img *os.File, size int64,
+func (s thinImages) pickBase(ctx context.Context, img *os.File, size int64,
 	created time.Time) (*os.File, error) {
 	own, err := img.Stat()
 	if err != nil {
@@ -330,7 +335,7 @@ func (s *Store) pickBase(ctx context.Context, img *os.File, size int64,
 
 // basePaths returns the images that can be bases of one made at some time: first those that are
 // bases, so that there are few; then the built-in templates; then older images, the oldest first.
-func (s *Store) basePaths(created time.Time) []string {
+func (s thinImages) basePaths(created time.Time) []string {
 	s.mu.Lock()
 	var thin, older []*entry
 	for _, e := range s.byID {
@@ -390,7 +395,7 @@ func linkThin(from, to string) error {
 
 // linkThin makes a template that has the delta of a thin one. ok is false if the template with an ID
 // has its image, or no checksum of the whole image.
-func (s *Store) linkThin(ctx context.Context, id string,
+func (s thinImages) linkThin(ctx context.Context, id string,
 	t carrel.Template) (_ image.Image, ok bool, _ error) {
 	s.mu.Lock()
 	e := s.find(id, "")
@@ -424,7 +429,7 @@ func forgetInode(dir string) error {
 }
 
 // use notes that a template is used, and keeps its image whole until done.
-func (s *Store) use(e *entry) (done func()) {
+func (s thinImages) use(e *entry) (done func()) {
 	mark := func(by int) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -441,7 +446,7 @@ func (s *Store) use(e *entry) (done func()) {
 }
 
 // whole makes the image of a thin template again, if it is not there.
-func (s *Store) whole(ctx context.Context, e *entry) error {
+func (s thinImages) whole(ctx context.Context, e *entry) error {
 	if _, err := os.Stat(e.Path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -463,7 +468,7 @@ func (s *Store) whole(ctx context.Context, e *entry) error {
 }
 
 // linkWhole takes the image of an equal template, if that has one.
-func (s *Store) linkWhole(e *entry) bool {
+func (s thinImages) linkWhole(e *entry) bool {
 	for _, d := range s.sameFiles(filepath.Join(filepath.Dir(e.Path), deltaFile)) {
 		if os.Link(filepath.Join(filepath.Dir(d), imageFile), e.Path) == nil {
 			return true
@@ -474,7 +479,7 @@ func (s *Store) linkWhole(e *entry) bool {
 
 // sameFiles returns the paths under which templates have the same file as one of them, with that
 // one.
-func (s *Store) sameFiles(path string) []string {
+func (s thinImages) sameFiles(path string) []string {
 	own, err := os.Stat(path)
 	if err != nil {
 		return nil
@@ -492,7 +497,7 @@ func (s *Store) sameFiles(path string) []string {
 }
 
 // again makes a thin template's image anew, because it is damaged.
-func (s *Store) again(ctx context.Context, e *entry) error {
+func (s thinImages) again(ctx context.Context, e *entry) error {
 	dir := filepath.Dir(e.Path)
 	for _, path := range s.sameFiles(e.Path) { // equal templates have the same file
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -519,7 +524,7 @@ func removeHalves(dir string) error {
 
 // makeWhole makes the image of a thin template from its base and its delta. Each chunk is compared
 // with its checksum. The file is not synced: after a crash it is read before it is used.
-func (s *Store) makeWhole(ctx context.Context, dir string) (err error) {
+func (s thinImages) makeWhole(ctx context.Context, dir string) (err error) {
 	start := time.Now()
 	table, sums, err := readSums(dir)
 	if err != nil || table == nil {
