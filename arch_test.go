@@ -88,7 +88,7 @@ var confined = map[string][]string{
 	"modernc.org/sqlite":                     {"internal/state/sqlite", "shell/tools/sqlite"},
 	"k8s.io/client-go":                       {"internal/driver/kube"},
 	"github.com/erofs/go-erofs":              {"internal/image", "internal/tools/guestimage"},
-	"github.com/google/go-containerregistry": {"internal/image", "internal/tools/dist", "test/daemontest"},
+	"github.com/google/go-containerregistry": {"internal/image", "internal/tools/dist", "internal/bench", "test/daemontest"},
 	"github.com/mikelolasagasti/xz":          {"internal/image/debian"},
 	"github.com/ProtonMail/go-crypto":        {"internal/tools/debianpins"},
 	"github.com/minio/minio-go":              {"internal/snapshot/s3"},

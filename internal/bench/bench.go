@@ -107,6 +107,7 @@ func measurements() []measurement {
 		{name: "peer", short: "starting programs inside, beside runsc", run: benchPeer},
 		{name: "build", short: "builds of templates, beside buildah; an import of 1 GB", run: benchBuild},
 		{name: "built", short: "creates from templates that were built, beside the base", run: benchBuilt},
+		{name: "lazy", short: "from a pull to the first command, lazily and whole", asked: true, run: benchLazy},
 		{name: "burst", short: "50 creates at once, from a pool and cold", run: benchBurst},
 		{name: "sustained", short: "cold creates per second, and whether they stay as fast", run: benchSustained},
 		{name: "overload", short: "ten times as many creates as can be served", run: benchOverload},
