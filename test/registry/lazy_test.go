@@ -20,6 +20,7 @@ import (
 	server "github.com/google/go-containerregistry/pkg/registry"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/image/filler"
 	"github.com/carrel-dev/carrel/internal/testenv"
 	"github.com/carrel-dev/carrel/test/daemontest"
 )
@@ -77,9 +78,7 @@ func withData(t *testing.T) (archive string, sums []string) {
 // the rest of their image is still in the registry, and that they outlive a killed daemon then.
 func TestLazyPull(t *testing.T) {
 	t.Parallel()
-	if _, err := os.Stat("/dev/fuse"); err != nil || os.Getuid() != 0 {
-		testenv.Need(t, "root and /dev/fuse", fmt.Errorf("uid %d, %v", os.Getuid(), err))
-	}
+	testenv.Need(t, "fuse", filler.Able()) // root, too
 	host, held, free := holding(t)
 	archive, sums := withData(t)
 	d := daemontest.Start(t, "--allow-registry", host)
