@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -35,9 +36,9 @@ func benchLazy(ctx context.Context, s *session) ([]row, error) {
 	if !lazyAble() {
 		return nil, errors.New("a lazy pull needs root and /dev/fuse")
 	}
-	host, end := slowRegistry()
-	defer end()
-	d, err := s.daemon(ctx, "--allow-registry", host)
+	from := newSlowRegistry()
+	defer from.end()
+	d, err := s.daemon(ctx, "--allow-registry", from.host)
 	if err != nil {
 		return nil, err
 	}
@@ -46,19 +47,20 @@ func benchLazy(ctx context.Context, s *session) ([]row, error) {
 	if !ok {
 		return nil, errors.New("the client pulls no images")
 	}
-	image := host + "/bench/data:1"
-	if err := publishLazy(ctx, s, d, registries, image); err != nil {
-		return nil, err
-	}
 	var rows []row
 	for _, tier := range []carrel.Tier{carrel.GVisor, carrel.NS} {
 		var filled []float64
-		whole := &runner{name: "whole", once: func(ctx context.Context) (time.Duration, error) {
-			return d.firstOf(ctx, tier, registries, carrel.PullOptions{Image: image}, nil)
-		}}
-		lazy := &runner{name: "lazy", once: func(ctx context.Context) (time.Duration, error) {
-			return d.firstOf(ctx, tier, registries, carrel.PullOptions{Image: image, Lazy: true}, &filled)
-		}}
+		pull := func(lazy bool, filled *[]float64) func(context.Context) (time.Duration, error) {
+			return func(ctx context.Context) (time.Duration, error) {
+				image, err := from.publish(ctx, s, d, registries)
+				if err != nil {
+					return 0, err
+				}
+				return d.firstOf(ctx, tier, registries, carrel.PullOptions{Image: image, Lazy: lazy}, filled)
+			}
+		}
+		whole := &runner{name: "whole", once: pull(false, nil)}
+		lazy := &runner{name: "lazy", once: pull(true, &filled)}
 		if err := race(ctx, 0, s.o.samples(5), whole, lazy); err != nil {
 			return rows, err
 		}
@@ -112,23 +114,27 @@ func (d *daemon) firstOf(ctx context.Context, tier carrel.Tier, registries carre
 	return took, errors.Join(err, d.svc.Kill(ctx, sb.ID), d.svc.DeleteTemplate(ctx, name))
 }
 
-// publishLazy puts the image into the registry, in the format of carrel template push.
-func publishLazy(ctx context.Context, s *session, d *daemon, registries carrel.Registries, image string) error {
+// publish puts an image into an empty registry, in the format of carrel template push. No two images
+// share a layer, because the daemon keeps the layers that it pulled.
+func (f *slowRegistry) publish(ctx context.Context, s *session, d *daemon, registries carrel.Registries) (image string, err error) {
 	const name = "bench-data"
+	f.number++
+	image = fmt.Sprintf("%s/bench/data:%d", f.host, f.number)
+	f.empty()
 	r, w := io.Pipe()
-	go func() { w.CloseWithError(writeLazyRoot(w, s.o.Carrel)) }()
-	_, err := d.svc.ImportTemplate(ctx, name, r, nil)
+	go func() { w.CloseWithError(writeLazyRoot(w, s.o.Carrel, f.number)) }()
+	_, err = d.svc.ImportTemplate(ctx, name, r, nil)
 	if err := errors.Join(err, r.Close()); err != nil {
-		return err
+		return "", err
 	}
 	if _, err := registries.PushTemplate(ctx, name, carrel.PushOptions{Image: image}, nil); err != nil {
-		return err
+		return "", err
 	}
-	return d.svc.DeleteTemplate(ctx, name)
+	return image, d.svc.DeleteTemplate(ctx, name)
 }
 
-// writeLazyRoot writes the archive of the image's root.
-func writeLazyRoot(out io.Writer, program string) error {
+// writeLazyRoot writes the archive of an image's root. Its data depends on the number.
+func writeLazyRoot(out io.Writer, program string, number byte) error {
 	w := tar.NewWriter(out)
 	add := func(name string, mode int64, content []byte) error {
 		if err := w.WriteHeader(&tar.Header{Name: name, Mode: mode, Size: int64(len(content))}); err != nil {
@@ -141,7 +147,7 @@ func writeLazyRoot(out io.Writer, program string) error {
 	if err == nil {
 		err = add("bin/carrel", 0o755, raw)
 	}
-	random, piece := rand.NewChaCha8([32]byte{}), make([]byte, lazyFileSize)
+	random, piece := rand.NewChaCha8([32]byte{number}), make([]byte, lazyFileSize)
 	for i := 0; i < lazyFiles && err == nil; i++ {
 		_, _ = random.Read(piece)
 		err = add(fmt.Sprintf("data/%d", i), 0o644, piece)
@@ -150,13 +156,28 @@ func writeLazyRoot(out io.Writer, program string) error {
 }
 
 // slowRegistry is a registry in this process. All its answers share one rate.
-func slowRegistry() (host string, end func()) {
-	limit := rate.NewLimiter(lazyRate, lazyPiece)
-	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+type slowRegistry struct {
+	host   string
+	end    func()
+	inner  atomic.Pointer[http.Handler]
+	number byte // of the newest image
+}
+
+func newSlowRegistry() *slowRegistry {
+	f, limit := &slowRegistry{}, rate.NewLimiter(lazyRate, lazyPiece)
+	f.empty()
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		inner.ServeHTTP(slowWriter{w, r.Context(), limit}, r)
+		(*f.inner.Load()).ServeHTTP(slowWriter{w, r.Context(), limit}, r)
 	}))
-	return strings.TrimPrefix(ts.URL, "http://"), func() { ts.CloseClientConnections(); ts.Close() }
+	f.host = strings.TrimPrefix(ts.URL, "http://")
+	f.end = func() { ts.CloseClientConnections(); ts.Close() }
+	return f
+}
+
+// empty removes all images.
+func (f *slowRegistry) empty() {
+	h := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	f.inner.Store(&h)
 }
 
 // slowWriter is an answer whose body waits for the shared rate.
