@@ -73,7 +73,7 @@ order. A secret signs them; without --secret-file one is made, and shown only no
 			n.Enabled = &enabled
 			if secretFile != "" {
 				var err error
-				if n.Secret, err = (sshCommands{a.app}).readKey(secretFile); err != nil {
+				if n.Secret, err = sshCommands(a).readKey(secretFile); err != nil {
 					return err
 				}
 			}

@@ -137,7 +137,7 @@ func (s thinImages) families() []*family {
 		f := found[key]
 		if f == nil {
 			f = &family{size: st.Blocks * 512}
-			found[key], links[key] = f, st.Nlink
+			found[key], links[key] = f, uint64(st.Nlink)
 		}
 		f.members = append(f.members, e)
 		if used := s.usedLocked(e); used.After(f.used) {
