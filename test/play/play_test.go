@@ -54,7 +54,15 @@ func chromium(t *testing.T) context.Context {
 		}
 	}
 	testenv.Need(t, "play", err)
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()),
+	dir, err := os.MkdirTemp("", "carrel-play-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Chromium's other processes write for a moment after the first one has ended.
+	t.Cleanup(func() {
+		testenv.EventuallyNil(t, "the browser's files are removed", func() error { return os.RemoveAll(dir) })
+	})
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(dir),
 		chromedp.Flag("no-sandbox", os.Geteuid() == 0), // Chromium's own sandbox does not start as root
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"), chromedp.Flag("disable-dev-shm-usage", true))
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), opts...)
