@@ -19,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/image/filler"
 )
 
 // The image that is pulled lazily and whole: one program, and data that does not compress.
@@ -33,8 +34,8 @@ const (
 // whole and lazily, from a registry that is as slow as a real network. It also measures how long
 // a lazy pull takes until the image is whole.
 func benchLazy(ctx context.Context, s *session) ([]row, error) {
-	if !lazyAble() {
-		return nil, errors.New("a lazy pull needs root and /dev/fuse")
+	if err := filler.Able(); err != nil {
+		return nil, err
 	}
 	from := newSlowRegistry()
 	defer from.end()
@@ -72,11 +73,6 @@ func benchLazy(ctx context.Context, s *session) ([]row, error) {
 			summarise("  until the image is whole", "ms", filled).key(key+".filled"))
 	}
 	return rows, nil
-}
-
-func lazyAble() bool {
-	_, err := os.Stat("/dev/fuse")
-	return err == nil && os.Getuid() == 0
 }
 
 // firstOf pulls the image, makes a sandbox of it and runs its program. filled gets the time until
