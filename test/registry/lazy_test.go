@@ -78,7 +78,7 @@ func withData(t *testing.T) (archive string, sums []string) {
 // the rest of their image is still in the registry, and that they outlive a killed daemon then.
 func TestLazyPull(t *testing.T) {
 	t.Parallel()
-	testenv.Need(t, "fuse", filler.Able()) // root, too
+	testenv.Need(t, "fuse", filler.Mountable()) // root, too
 	host, held, free := holding(t)
 	archive, sums := withData(t)
 	d := daemontest.Start(t, "--allow-registry", host)

@@ -79,6 +79,14 @@ const (
 
 // Able reports why this process can't start a filler. Error: Unsupported.
 func Able() error {
+	if !reexec.Ready() {
+		return &carrel.Error{Op: opLazy, Kind: carrel.Unsupported, Err: errors.New("this program's main does not call reexec.Run")}
+	}
+	return Mountable()
+}
+
+// Mountable reports why no filler of this user can work on this machine. Error: Unsupported.
+func Mountable() error {
 	e := &carrel.Error{Op: opLazy, Kind: carrel.Unsupported}
 	switch f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0); {
 	case os.Geteuid() != 0:
@@ -86,8 +94,6 @@ func Able() error {
 	case err != nil:
 		e.Err = err
 		e.Hint = "load the kernel module fuse"
-	case !reexec.Ready():
-		e.Err = errors.New("this program's main does not call reexec.Run")
 	default:
 		_ = f.Close()
 		return nil
