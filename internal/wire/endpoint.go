@@ -272,16 +272,18 @@ func (e *endpoint) SupportedGSO() stack.SupportedGSO {
 // GSOMaxSize is the size of the largest such segment, which is the largest IPv4 packet.
 func (e *endpoint) GSOMaxSize() uint32 { return maxMTU }
 
-// Attach starts to read when the stack sets its dispatcher.
+// Attach sets the dispatcher. It reads nothing yet: see start.
 func (e *endpoint) Attach(d stack.NetworkDispatcher) {
 	e.mu.Lock()
-	start := e.dispatcher == nil && d != nil
+	defer e.mu.Unlock()
 	e.dispatcher = d
-	e.mu.Unlock()
-	if start {
-		e.readers.Add(1)
-		go e.read()
-	}
+}
+
+// start begins to read. Its caller has enabled the stack's interface: until then the stack drops
+// what it is given, and the sandbox may have sent its first question for a name long ago.
+func (e *endpoint) start() {
+	e.readers.Add(1)
+	go e.read()
 }
 
 // IsAttached reports whether a dispatcher is set.

@@ -113,8 +113,8 @@ func (sharedRandom) Int63() int64 { return rand.Int64() }
 // Seed implements rand.Source; it does nothing.
 func (sharedRandom) Seed(int64) {}
 
-// configure sets up the one interface. It enables it last, because the sandbox may send from that
-// moment.
+// configure sets up the one interface. It enables it last, because the sandbox's frames are taken
+// from that moment.
 func configure(s *stack.Stack, ep *endpoint) error {
 	nets := []struct {
 		proto     tcpip.NetworkProtocolNumber
@@ -152,6 +152,7 @@ func configure(s *stack.Stack, ep *endpoint) error {
 	if terr := s.EnableNIC(nicID); terr != nil {
 		return fmt.Errorf("enable interface: %s", terr)
 	}
+	ep.start()
 	return nil
 }
 
