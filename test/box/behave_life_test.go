@@ -168,7 +168,6 @@ func TestLife(t *testing.T) {
 			mark := "mark-" + word()
 			s := w.start(w.command("bash", "-c", w.carrel+" run -c 'bash -c \"exec -a "+mark+" sleep 600\" & echo up; wait' & wait"))
 			_ = s.cmd.Process.Kill()
-			_ = s.cmd.Wait()
 			// The same as outside: the runner goes on until somebody ends it.
 			for _, line := range marked(mark) {
 				if strings.Contains(line, "run") {
@@ -177,6 +176,7 @@ func TestLife(t *testing.T) {
 					_ = syscall.Kill(pid, syscall.SIGKILL)
 				}
 			}
+			_ = s.cmd.Wait() // for the end of its output, which the runner holds
 			noneLeft(t, mark)
 		})
 	})

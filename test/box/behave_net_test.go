@@ -182,7 +182,7 @@ func networks(t *testing.T, w *world) {
 		{"another one's name on an allowed address", allowed, get("-H 'Host: other.example.com' http://allowed.example.com/x"), ""},
 		{"another one's TLS name on an allowed address", allowed, get("--connect-to other.example.com:443:203.0.113.10:443 https://other.example.com/x"), ""},
 		{"an allowed name on another address", allowed, get("--connect-to allowed.example.com:80:203.0.113.11:80 http://allowed.example.com/x"), ""},
-		{"another port", allowed, "exec 3<>/dev/tcp/allowed.example.com/22 && cat <&3", ""},
+		{"another port", allowed, "exec 3<>/dev/tcp/allowed.example.com/22 && echo SSH-2.0 >&3 && cat <&3", ""}, // who says nothing is cut after 10 s
 		{"another port, allowed", []string{"--allow", "tcp://allowed.example.com:22"}, "exec 3<>/dev/tcp/allowed.example.com/22 && cat <&3", "raw\n"},
 		{"wildcard", wild, get("http://sub.wild.example.com/x"), "sub.wild.example.com says /x\n"},
 		{"wildcard, the name itself", wild, get("http://wild.example.com/x"), ""},
