@@ -237,7 +237,7 @@ sim: need-sim play $(PYTHON)
 	$(GOTEST) -short -timeout 15m ./test/play
 
 sdk: need-sdk build
-	$(GOTEST) -timeout 20m ./test/sdk
+	$(GOTEST) -short -timeout 20m ./test/sdk
 
 # About twenty versions of E2B's clients, each installed and run against one daemon. It takes some minutes.
 test-matrix: need-sdk build
