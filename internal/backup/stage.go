@@ -161,7 +161,7 @@ func (s *stage) passes(dataDir, rel string, d fs.DirEntry) bool {
 		return false
 	case dir == "": // at the top
 		switch base {
-		case "run", "cache", "lock", "daemon.json", datadir.File, stateFile, stateFile + "-wal",
+		case "run", "cache", "lock", "daemon.json", ".daemon.json.spare", datadir.File, stateFile, stateFile + "-wal",
 			stateFile + "-shm", sqlite.Ledger:
 			return true
 		}

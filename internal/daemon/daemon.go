@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
@@ -17,7 +16,6 @@ import (
 	"github.com/carrel-dev/carrel/internal/access"
 	"github.com/carrel-dev/carrel/internal/api"
 	"github.com/carrel-dev/carrel/internal/assembly"
-	"github.com/carrel-dev/carrel/internal/atomicfile"
 	"github.com/carrel-dev/carrel/internal/certs"
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/config"
@@ -299,7 +297,7 @@ func (d *Daemon) Serve(ctx context.Context) error {
 			"hint", "give them --url "+d.url)
 		wg.Go(func() { d.announceLater(ctx) })
 	}
-	defer os.Remove(d.announcement()) // the next daemon to start must not be taken for this one
+	defer announcement{d.cfg.DataDir}.withdraw()
 	served := make(chan error, 1)
 	go func() { served <- d.server.Serve(d.strictListener()) }()
 	d.parts.TellBase()
@@ -335,30 +333,6 @@ func (d *Daemon) Close() error {
 		d.undo.Run()
 	})
 	return d.closeErr
-}
-
-// announcement is the file that tells local clients the daemon's address.
-func (d *Daemon) announcement() string { return filepath.Join(d.cfg.DataDir, "daemon.json") }
-
-func (d *Daemon) announce() error {
-	raw, err := json.Marshal(map[string]any{"url": d.url, "addr": d.listener.Addr().String(),
-		"pid": os.Getpid(), "dir": d.cfg.DataDir})
-	if err == nil {
-		err = atomicfile.Write(d.announcement(), append(raw, '\n'), 0o600)
-	}
-	if err != nil {
-		return &carrel.Error{Op: "announce daemon", Kind: carrel.Internal, Err: err}
-	}
-	return nil
-}
-
-// roomEvery is the pause between two looks at the disk's room.
-const roomEvery = 10 * time.Second
-
-// announceLater announces the daemon as soon as the disk has room for that.
-func (d *Daemon) announceLater(ctx context.Context) {
-	for sleep(ctx, roomEvery) && d.announce() != nil {
-	}
 }
 
 // tendReserve makes the reserve, and makes it again after it was given up, until ctx ends.

@@ -19,6 +19,7 @@
 //
 //	api-key       the API key, 0600
 //	daemon.json   {"url", "addr", "pid", "dir"} of the running daemon
+//	.daemon.json.spare  the same of the last one: room for the next announcement
 //	lock          held while a daemon runs
 //	state.db      the records
 //	records.ledger  their second copy

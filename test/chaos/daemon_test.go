@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -45,6 +46,7 @@ type server struct {
 	key     string
 	logPath string
 	cmd     *exec.Cmd
+	last    []byte        // daemon.json before this start
 	ended   chan struct{} // closed when cmd has ended
 	svc     carrel.Service
 }
@@ -182,7 +184,7 @@ func (d *server) points(spec string) {
 
 // start runs the daemon and waits until it listens. An error holds its last words.
 func (d *server) start() error {
-	_ = os.Remove(filepath.Join(d.dir, "daemon.json"))
+	d.last, _ = os.ReadFile(filepath.Join(d.dir, "daemon.json")) // it stays: on a full disk its room is needed
 	log, err := os.OpenFile(d.logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -225,6 +227,9 @@ func (d *server) reach() error {
 	key, keyErr := os.ReadFile(filepath.Join(d.dir, "api-key"))
 	var info struct {
 		URL string `json:"url"`
+	}
+	if bytes.Equal(raw, d.last) && err == nil {
+		return errors.New("daemon.json is the last daemon's")
 	}
 	if err := cmp.Or(err, keyErr, json.Unmarshal(raw, &info)); err != nil {
 		return err
