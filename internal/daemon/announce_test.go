@@ -2,37 +2,12 @@ package daemon
 
 import (
 	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
-
-// withoutInodes makes a file system with few inodes, and returns how to take all of them.
-func withoutInodes(t *testing.T) (dir string, take func()) {
-	t.Helper()
-	dir = t.TempDir()
-	err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m,nr_inodes=20")
-	testenv.Need(t, "mount", err)
-	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
-	n := 0
-	return dir, func() {
-		for {
-			n++
-			f, err := os.Create(filepath.Join(dir, fmt.Sprint(n)))
-			if errors.Is(err, syscall.ENOSPC) {
-				return
-			}
-			if err := errors.Join(err, f.Close()); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-}
 
 // TestAnnouncedWithoutInodes: a daemon on a disk without an inode is announced, whether the one
 // before it ended in order or was killed.
@@ -41,7 +16,7 @@ func TestAnnouncedWithoutInodes(t *testing.T) {
 		"in order": announcement.withdraw, "killed": func(announcement) {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, take := withoutInodes(t)
+			dir, take := testenv.FewInodes(t)
 			a := announcement{dir}
 			if err := a.write([]byte(strings.Repeat("x", 200) + "\n")); err != nil {
 				t.Fatal(err)

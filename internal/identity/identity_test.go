@@ -26,6 +26,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/identity"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // clock is a time that a test sets.
@@ -434,6 +435,29 @@ func TestRevoked(t *testing.T) {
 	w.restart(t)
 	if raw, err := os.ReadFile(name); err != nil || len(raw) != 0 {
 		t.Errorf("what has expired is kept: %q %v", raw, err)
+	}
+}
+
+// TestNoInodes: an issuer opens on a disk without an inode, knows what was revoked, and revokes.
+func TestNoInodes(t *testing.T) {
+	w := start(t)
+	_ = w.Close()
+	dir, take := testenv.FewInodes(t)
+	w.dir = dir
+	w.restart(t)
+	dead, next := carrel.NewID(), carrel.NewID()
+	token, later := w.mint(t, identity.Claims{Sandbox: dead}, 0), w.mint(t, identity.Claims{Sandbox: next}, 0)
+	if err := w.Revoke(t.Context(), dead); err != nil {
+		t.Fatal(err)
+	}
+	take()
+	w.restart(t)
+	if err := w.Revoke(t.Context(), next); err != nil {
+		t.Error(err)
+	}
+	w.restart(t)
+	if w.active(t, token.Value) || w.active(t, later.Value) {
+		t.Error("forgotten")
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/atomicfile"
+	"github.com/carrel-dev/carrel/internal/reserve"
 )
 
 const revokedFile = "revoked.jsonl"
@@ -31,15 +32,20 @@ type revocations struct {
 	size int // lines in the file
 }
 
-// openRevoked reads the file and writes it anew without expired lines.
+// openRevoked reads the file and writes it anew without expired lines. On a full disk it goes on
+// with the lines as they are: a daemon must start there, because it is what makes room.
 func openRevoked(dir string, now time.Time) (*revocations, error) {
 	r := &revocations{name: filepath.Join(dir, revokedFile), byID: map[carrel.ID]time.Time{}}
 	raw, err := os.ReadFile(r.name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	exists := err == nil
 	parseRevoked(raw, now, r.byID)
-	return r, r.compact(now)
+	if err = r.compact(now); exists && reserve.NoRoom(err) {
+		err = r.reopen(bytes.Count(raw, []byte("\n")))
+	}
+	return r, err
 }
 
 // parseRevoked reads lines. It skips a broken line: the daemon died while it wrote that line, so it
@@ -76,6 +82,11 @@ func (r *revocations) compact(now time.Time) error {
 	if err := atomicfile.Write(r.name, buf.Bytes(), 0o600); err != nil {
 		return err
 	}
+	return r.reopen(len(r.byID))
+}
+
+// reopen opens the file for more lines. It has this many.
+func (r *revocations) reopen(lines int) error {
 	f, err := os.OpenFile(r.name, os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -83,7 +94,7 @@ func (r *revocations) compact(now time.Time) error {
 	if r.file != nil {
 		_ = r.file.Close() // every line of it was synced
 	}
-	r.file, r.size = f, len(r.byID)
+	r.file, r.size = f, lines
 	return nil
 }
 

@@ -29,7 +29,7 @@ const (
 	pieceBytes  = 1 << 20
 	maxPieces   = 16
 	extraInodes = 4   // empty files of each piece
-	diskShare   = 128 // the reserve is at most 1/n of the disk
+	diskShare   = 128 // the reserve is at most 1/n of the disk's bytes; a piece for each n inodes
 	// plenty is how many times the reserve's size must be free before it is made again. A reserve
 	// must not be the file that fills the disk.
 	plenty = 8
@@ -145,7 +145,11 @@ func (r *Reserve) Keep() error {
 		return fmt.Errorf("measure disk: %w", err)
 	}
 	pieces := int(min(maxPieces, free.total/diskShare/pieceBytes))
-	inodes := int64(maxPieces * (1 + extraInodes))
+	holders := maxPieces // pieces that hold inodes
+	if free.inodeTotal > 0 {
+		holders = int(min(maxPieces, free.inodeTotal/diskShare))
+	}
+	inodes := int64(holders * (1 + extraInodes))
 	if free.bytes < plenty*int64(pieces)*pieceBytes || free.inodeTotal > 0 &&
 		free.inodes < plenty*inodes {
 		return nil
@@ -160,6 +164,9 @@ func (r *Reserve) Keep() error {
 			}
 		}
 		for n := range extraInodes {
+			if i >= holders {
+				break
+			}
 			f, err := os.OpenFile(r.extra(i, n), os.O_CREATE|os.O_WRONLY, 0o600)
 			if err == nil {
 				err = f.Close()

@@ -58,6 +58,23 @@ func blocks(t *testing.T, dir string) (sum int64) {
 	return sum
 }
 
+// TestSmallDisk: a disk with few inodes has a reserve of some of them.
+func TestSmallDisk(t *testing.T) {
+	dir, take := testenv.FewInodes(t)
+	testenv.Need(t, "mount", syscall.Mount("", dir, "", syscall.MS_REMOUNT, "nr_inodes=640"))
+	r := Open(dir, nil)
+	if err := r.Keep(); err != nil {
+		t.Fatal(err)
+	}
+	take()
+	if !r.Short() || !r.Give() {
+		t.Fatal("nothing is held back")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "x"), nil, 0o600); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestDo tries again as long as there is a piece and no room.
 func TestDo(t *testing.T) {
 	r := Open(t.TempDir(), nil)
