@@ -34,6 +34,9 @@ const (
 	maxRun          = 4 << 20  // packed bytes of one request of the background
 	maxGap          = 64 << 10 // unneeded bytes between two chunks of a run
 	yieldPause      = 2 * time.Millisecond
+	// One piece of the background makes way for a yieldShare-th of Source.ReadTime at most. Without a
+	// bound, a sandbox that reads all the time would hold it up for ever, where the registry is slow.
+	yieldShare = 12
 	// giveUpAfter is how long the background tries without any chunk arriving.
 	giveUpAfter = 10 * time.Minute
 	maxBackoff  = 10 * time.Second
@@ -50,6 +53,8 @@ type Source struct {
 	Chunk func(ctx context.Context, layer v1.Hash, c stargz.Chunk) ([]byte, error)
 	// Background gives the rest.
 	Background Layers
+	// ReadTime bounds a read that waits. 0 is readTime.
+	ReadTime time.Duration
 }
 
 // Fill is an image that is being filled. It implements fileview.File.
@@ -72,14 +77,16 @@ type Fill struct {
 
 // flight is a fetch for somebody who waits.
 type flight struct {
-	done chan struct{}
-	err  error
+	done   chan struct{}
+	err    error
+	cancel context.CancelFunc // the background has brought the piece
 }
 
 // New returns a Fill of the image in a file. resumed says that an earlier one may have worked on it.
 func New(plan *Plan, file *os.File, src Source, resumed bool) *Fill {
 	f := &Fill{plan: plan, file: file, src: src, there: make([]atomic.Bool, len(plan.Pieces)),
 		demand: make(chan struct{}, demandReads), flights: map[int32]*flight{}, resumed: resumed}
+	f.src.ReadTime = cmp.Or(src.ReadTime, readTime)
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	for i, p := range plan.Pieces {
 		f.byPlace = append(f.byPlace, int32(i))
@@ -140,7 +147,7 @@ func (f *Fill) need(off, n int64) error {
 	}
 	f.waiting.Add(1)
 	defer f.waiting.Add(-1)
-	timer := time.NewTimer(readTime)
+	timer := time.NewTimer(f.src.ReadTime)
 	defer timer.Stop()
 	for _, fl := range f.fetchAll(pieces) {
 		select {
@@ -149,7 +156,7 @@ func (f *Fill) need(off, n int64) error {
 				return fl.err
 			}
 		case <-timer.C:
-			return fmt.Errorf("the registry did not answer for %s", readTime)
+			return fmt.Errorf("the registry did not answer for %s", f.src.ReadTime)
 		}
 	}
 	return nil
@@ -162,9 +169,10 @@ func (f *Fill) fetchAll(pieces []int32) (all []*flight) {
 	for _, i := range pieces {
 		fl := f.flights[i]
 		if fl == nil {
-			fl = &flight{done: make(chan struct{})}
+			ctx, cancel := context.WithTimeout(f.ctx, f.src.ReadTime)
+			fl = &flight{done: make(chan struct{}), cancel: cancel}
 			f.flights[i] = fl
-			go f.fly(i, fl) // ends with f.ctx
+			go f.fly(ctx, i, fl) // ends with f.ctx
 		}
 		all = append(all, fl)
 	}
@@ -172,10 +180,9 @@ func (f *Fill) fetchAll(pieces []int32) (all []*flight) {
 }
 
 // fly fetches one piece for those who wait.
-func (f *Fill) fly(i int32, fl *flight) {
-	ctx, cancel := context.WithTimeout(f.ctx, readTime)
-	defer cancel()
-	fl.err = func() error {
+func (f *Fill) fly(ctx context.Context, i int32, fl *flight) {
+	defer fl.cancel()
+	err := func() error {
 		select {
 		case f.demand <- struct{}{}:
 			defer func() { <-f.demand }()
@@ -192,6 +199,9 @@ func (f *Fill) fly(i int32, fl *flight) {
 		}
 		return f.put(i, content)
 	}()
+	if !f.there[i].Load() {
+		fl.err = err
+	}
 	f.mu.Lock()
 	delete(f.flights, i)
 	f.mu.Unlock()
@@ -219,9 +229,15 @@ func (f *Fill) has(i int32) bool {
 	return true
 }
 
+// mark notes that a piece is in the file. Who waits for it need not wait for a fetch of its own.
 func (f *Fill) mark(i int32) {
 	if f.there[i].CompareAndSwap(false, true) {
 		f.missing.Add(-f.plan.Pieces[i].Chunk.Size)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fl := f.flights[i]; fl != nil {
+		fl.cancel()
 	}
 }
 
@@ -291,7 +307,7 @@ func (f *Fill) Run(ctx context.Context) error {
 // isFinal reports whether trying again can't help.
 func isFinal(err error) bool {
 	switch carrel.KindOf(err) {
-	case carrel.Invalid, carrel.NotFound, carrel.Forbidden, carrel.Unauthenticated:
+	case carrel.Invalid, carrel.NotFound, carrel.Forbidden, carrel.Unauthenticated, carrel.Unsupported:
 		return true
 	}
 	_, disk := errors.AsType[*os.PathError](err)
@@ -372,9 +388,10 @@ func (f *Fill) fetchNext(ctx context.Context, r *counter, i int32, p archive.Lat
 	return f.put(i, content)
 }
 
-// yield waits while somebody waits for other chunks: those have the connection for themselves.
+// yield waits while somebody waits for other chunks: those have the connection for themselves, for
+// some time.
 func (f *Fill) yield(ctx context.Context) error {
-	for f.waiting.Load() > 0 {
+	for until := time.Now().Add(f.src.ReadTime / yieldShare); f.waiting.Load() > 0 && time.Now().Before(until); {
 		select {
 		case <-time.After(yieldPause):
 		case <-ctx.Done():

@@ -49,6 +49,9 @@ type Order struct {
 	Mirrors []registry.Mirror
 	Offline bool
 	Layout  string
+	// MinBytes and StallTime are those of [registry.Config].
+	MinBytes  int64
+	StallTime time.Duration
 	// Credentials are those of the pull. Nobody else keeps them.
 	Credentials *carrel.RegistryCredentials
 	// Resumed says that an earlier filler worked on the image.
@@ -398,7 +401,8 @@ func attend(ctx context.Context, dir string, lock *os.File, fill *Fill, server *
 
 // source makes the two clients of a filler.
 func (o Order) source(ctx context.Context, p *Plan) (Source, error) {
-	cfg := registry.Config{Allow: o.Allow, Mirrors: o.Mirrors, Offline: o.Offline, Layout: o.Layout}
+	cfg := registry.Config{Allow: o.Allow, Mirrors: o.Mirrors, Offline: o.Offline, Layout: o.Layout,
+		MinBytes: o.MinBytes, StallTime: o.StallTime}
 	opts := carrel.PullOptions{Image: p.Image, Platform: p.Platform, Credentials: o.Credentials}
 	req := registry.Request{Project: p.Project, Operator: p.Operator}
 	open := func() (*registry.Ranges, error) {

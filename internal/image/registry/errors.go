@@ -63,6 +63,8 @@ func classify(op, ref, host string, err error) error {
 	_, lies := errors.AsType[*contentError](err)
 	_, file := errors.AsType[*fs.PathError](err)
 	switch {
+	case errors.Is(err, errNoRanges):
+		e.Kind, e.Hint = carrel.Unsupported, "pull the image whole: without --lazy"
 	case stalled:
 		e.Hint = "the registry is too slow: try again later, or use a mirror"
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -62,14 +62,17 @@ func (r *Ranges) Open(ctx context.Context, layer v1.Hash, off, n int64, try int)
 	if err != nil {
 		return nil, err
 	}
+	err = errNoRanges // if each origin says it
 	for i := range all {
-		var rc io.ReadCloser
-		rc, err = all[(i+try)%len(all)].piece(ctx, layer, off, n)
-		if err == nil {
+		rc, perr := all[(i+try)%len(all)].piece(ctx, layer, off, n)
+		if perr == nil {
 			return rc, nil
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
+		}
+		if !errors.Is(perr, errNoRanges) {
+			err = perr
 		}
 	}
 	r.forget()
@@ -173,7 +176,7 @@ func (c *Client) PullLate(ctx context.Context, opts carrel.PullOptions, req Requ
 				late.Whole[i] = errNoRanges.Error()
 			}
 		case err != nil:
-			return nil, nil, "", err
+			return nil, nil, "", classify(opPull, opts.Image, found.host, err)
 		}
 	}
 	if len(late.Whole) == len(late.Layers) {
@@ -267,6 +270,9 @@ func Fetch(ctx context.Context, r *Ranges, layer v1.Hash, chunk stargz.Chunk) ([
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
+		}
+		if errors.Is(err, errNoRanges) {
+			break
 		}
 		select {
 		case <-time.After(fetchPause << try):

@@ -135,7 +135,8 @@ func (s lazyImages) beginFill(ctx context.Context, dir string, f *os.File, t *ca
 // order is what fillers of this store are told.
 func (s lazyImages) order() filler.Order {
 	r := s.opts.Registries
-	return filler.Order{Allow: r.Allow, Mirrors: r.Mirrors, Offline: r.Offline, Layout: r.Layout}
+	return filler.Order{Allow: r.Allow, Mirrors: r.Mirrors, Offline: r.Offline, Layout: r.Layout,
+		MinBytes: r.MinBytes, StallTime: r.StallTime}
 }
 
 // Boot implements image.Store.

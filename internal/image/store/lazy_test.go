@@ -41,6 +41,7 @@ import (
 // slow is a registry whose answers a test holds, counts and changes.
 type slow struct {
 	host  string
+	inner http.Handler // the registry itself
 	asked atomic.Int64 // for parts of layers
 	// judge decides about a request for a part of a layer: it may answer itself.
 	judge atomic.Pointer[func(w http.ResponseWriter, r *http.Request, from, to int64) (done bool)]
@@ -68,8 +69,7 @@ func (s *slow) holdRuns() (free func()) {
 
 func serveSlow(t *testing.T) *slow {
 	t.Helper()
-	s := &slow{}
-	inner := server.New(server.Logger(log.New(io.Discard, "", 0)))
+	s := &slow{inner: server.New(server.Logger(log.New(io.Discard, "", 0)))}
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var from, to int64
 		if n, _ := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); n == 2 {
@@ -78,7 +78,7 @@ func serveSlow(t *testing.T) *slow {
 				return
 			}
 		}
-		inner.ServeHTTP(w, r)
+		s.inner.ServeHTTP(w, r)
 	}))
 	t.Cleanup(ts.Close)
 	t.Cleanup(ts.CloseClientConnections)
