@@ -29,11 +29,17 @@ import (
 // one chunk of 1 MiB at a time.
 const manyChunks = 1<<20 + 100_000
 
-// holding is a registry that keeps requests for many chunks waiting until free is called.
-func holding(t *testing.T) (host string, held *atomic.Int64, free func()) {
+// gzipEnd is more than the bytes with which a chunk's gzip stream ends: its last block has none of
+// the content, and a checksum and a size follow.
+const gzipEnd = 32
+
+// holding is a registry that keeps requests for many chunks waiting until free is called. While lies
+// is set, it changes the last byte of each chunk.
+func holding(t *testing.T) (host string, held *atomic.Int64, lies *atomic.Bool, free func()) {
 	t.Helper()
 	inner := server.New(server.Logger(log.New(io.Discard, "", 0)))
-	held, wait := new(atomic.Int64), make(chan struct{})
+	held, lies = new(atomic.Int64), new(atomic.Bool)
+	wait := make(chan struct{})
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var from, to int64
 		if n, _ := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); n == 2 && to-from > manyChunks {
@@ -43,6 +49,15 @@ func holding(t *testing.T) (host string, held *atomic.Int64, free func()) {
 			case <-r.Context().Done():
 				return
 			}
+		} else if n == 2 && lies.Load() {
+			answer := httptest.NewRecorder()
+			inner.ServeHTTP(answer, r)
+			body := answer.Body.Bytes()
+			body[len(body)-1-gzipEnd] ^= 1
+			w.Header().Set("Content-Range", answer.Header().Get("Content-Range"))
+			w.WriteHeader(answer.Code)
+			_, _ = w.Write(body)
+			return
 		}
 		inner.ServeHTTP(w, r)
 	}))
@@ -50,7 +65,7 @@ func holding(t *testing.T) (host string, held *atomic.Int64, free func()) {
 	t.Cleanup(ts.Close)
 	t.Cleanup(ts.CloseClientConnections)
 	t.Cleanup(free)
-	return strings.TrimPrefix(ts.URL, "http://"), held, free
+	return strings.TrimPrefix(ts.URL, "http://"), held, lies, free
 }
 
 // withData is the small root with files that do not compress. It returns their checksums, too.
@@ -79,7 +94,7 @@ func withData(t *testing.T) (archive string, sums []string) {
 func TestLazyPull(t *testing.T) {
 	t.Parallel()
 	testenv.Need(t, "fuse", filler.Mountable()) // root, too
-	host, held, free := holding(t)
+	host, held, lies, free := holding(t)
 	archive, sums := withData(t)
 	d := daemontest.Start(t, "--allow-registry", host)
 	ok := func(args ...string) string {
@@ -120,11 +135,23 @@ func TestLazyPull(t *testing.T) {
 	d.Restart()
 	read(1)
 
+	// A read of a chunk that is wrong fails, with no byte. It succeeds when the registry is honest.
+	lies.Store(true)
+	for tier, id := range boxes {
+		start := time.Now()
+		if out, said, err := run(d, "exec", id, "--", "sha256sum", "/data/2"); err == nil ||
+			!strings.Contains(said, "Input/output error") || out != "" {
+			t.Errorf("%s: a wrong chunk is read as %q %q after %v", tier, out, said, time.Since(start))
+		}
+	}
+	lies.Store(false)
+	read(2)
+
 	free()
 	daemontest.Eventually(t, time.Minute, "the image is whole", func() bool {
 		return !strings.Contains(ok("template", "show", "late", "--json"), `"lazy"`)
 	})
-	read(2)
+	read(3)
 	ok("pause", boxes[carrel.GVisor])
 	ok("resume", boxes[carrel.GVisor])
 	boxes["new"] = ok("create", "--template", "late", "--tier", "ns")
