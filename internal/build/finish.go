@@ -203,17 +203,17 @@ func (r *run) tryReady(ctx context.Context, img image.Image) error {
 		return err
 	}
 	defer w.close(ctx)
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	if len(img.Start) > 0 {
-		p, err := w.inside.Start(ctx, carrel.Command{Args: img.Start, Env: img.Env, User: img.User,
-			Dir: img.WorkDir})
+		stop, err := readiness.Begin(ctx, w.inside, carrel.Command{Args: img.Start, Env: img.Env,
+			User: img.User, Dir: img.WorkDir}, end)
 		if err != nil {
 			return err
 		}
-		_ = p.Close() // disconnects: it runs on
+		defer stop()
 	}
 	r.j.write(line(levelInfo, stepFinalize, "run the start command and wait until it is ready"))
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
 	return readiness.Of(img.Template, readiness.Within).Await(ctx, func(ctx context.Context,
 		cmd carrel.Command) (*carrel.Result, error) {
 		cmd.Env, cmd.User, cmd.Dir = img.Env, img.User, img.WorkDir

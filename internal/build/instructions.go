@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,9 @@ const (
 	// base stands for it.
 	sdkBase = "e2bdev/base"
 )
+
+// userForm is the form of a user's name or number, perhaps with a group.
+var userForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@-]*\$?(:[A-Za-z0-9_][A-Za-z0-9_.@-]*)?$`)
 
 // shellArgs runs a line in a login shell: bash, as E2B does, or sh where there is no bash.
 func shellArgs(text string) []string {
@@ -126,7 +130,10 @@ func instructionsPlan(spec carrel.BuildSpec, from plan.Source,
 				c.Env = setVariable(c.Env, in.Args[i], in.Args[i+1])
 			}
 		case "USER":
-			c.User = in.Args[0]
+			if c.User = in.Args[0]; !userForm.MatchString(c.User) {
+				return plan.Plan{}, at(strconv.Itoa(i+1), 0, invalid(opBuild, "steps["+strconv.Itoa(i)+"]",
+					"invalid username: %.100q", c.User))
+			}
 		case "WORKDIR":
 			c.Workdir = absolute(c, in.Args[0])
 			s.Op = &plan.Workdir{Path: c.Workdir, Owner: c.User}

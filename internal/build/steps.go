@@ -344,6 +344,10 @@ func (r *run) command(ctx context.Context, w *workshop, st *stage, i int, op *pl
 	stdout.flush()
 	stderr.flush()
 	switch {
+	case carrel.KindOf(err) == carrel.Unauthenticated: // E2B's text: its clients look for it
+		return &carrel.Error{Kind: carrel.Invalid, Err: fmt.Errorf("failed to run command '%s': "+
+			"command failed: unauthenticated: invalid username: '%s'", op.Args[len(op.Args)-1], cmd.User),
+			Hint: "make the user in an earlier step, or name another"}
 	case err != nil:
 		return err
 	case res.ExitCode == 0:

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/carrel-dev/carrel"
@@ -34,6 +35,58 @@ const (
 // packages are the programs that the ready commands of E2B's SDKs need, and their packages in
 // Debian.
 var packages = map[string]string{"ss": "iproute2", "curl": "curl", "pgrep": "procps"}
+
+// Begin starts a start command, and calls failed if it ends with another status than 0 before stop is
+// called. One that ends with 0 has done its work, or runs on in the background. stop disconnects from
+// the command, which runs on.
+func Begin(ctx context.Context, computer interface {
+	Start(ctx context.Context, cmd carrel.Command) (carrel.Process, error)
+}, cmd carrel.Command, failed func(error)) (stop func(), err error) {
+	said := &tail{}
+	cmd.Stdout, cmd.Stderr = said, said
+	p, err := computer.Start(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		res, err := p.Wait(ctx)
+		if err != nil || res.ExitCode == 0 || ctx.Err() != nil {
+			return // whoever has the sandbox sees its end
+		}
+		failed(&carrel.Error{Kind: carrel.Invalid, Field: "start",
+			Err: fmt.Errorf("its start command %q ended before it was ready: %s: it wrote %q", cmd.Args,
+				res.Status, said.text()),
+			Hint: "see whether it works: build without it, then carrel create and carrel exec"})
+	})
+	return func() {
+		cancel()
+		_ = p.Close()
+		watch.Wait()
+	}, nil
+}
+
+// tail keeps the end of what is written.
+type tail struct {
+	mu  sync.Mutex
+	end []byte
+}
+
+// Write implements io.Writer.
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.end = append(t.end, p[max(0, len(p)-mostOutput):]...)
+	t.end = slices.Clone(t.end[max(0, len(t.end)-mostOutput):])
+	return len(p), nil
+}
+
+func (t *tail) text() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.end)
+}
 
 // Runner runs a command in the sandbox that is to become ready.
 type Runner func(ctx context.Context, cmd carrel.Command) (*carrel.Result, error)

@@ -133,3 +133,64 @@ func TestAwaitEndsEarly(t *testing.T) {
 		}
 	})
 }
+
+// started is a start command that ends with a result after a time.
+type started struct {
+	carrel.Process
+	cmd    carrel.Command
+	output string
+	result carrel.Result
+	after  time.Duration
+	closed bool
+}
+
+func (p *started) Start(_ context.Context, cmd carrel.Command) (carrel.Process, error) {
+	p.cmd = cmd
+	return p, nil
+}
+
+func (p *started) Wait(ctx context.Context) (*carrel.Result, error) {
+	select {
+	case <-time.After(p.after):
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	_, err := p.cmd.Stdout.Write([]byte(p.output))
+	return &p.result, err
+}
+
+func (p *started) Close() error { p.closed = true; return nil }
+
+// TestBegin starts commands that fail, end well, and run on.
+func TestBegin(t *testing.T) {
+	for name, c := range map[string]struct {
+		p    started
+		want string // in the error; "" is none
+	}{
+		"fails": {started{output: strings.Repeat("x", 1000) + "the end", after: time.Second,
+			result: carrel.Result{ExitCode: 3, Status: "exit status 3"}}, "exit status 3: it wrote"},
+		"ends":    {started{after: time.Second}, ""},
+		"runs on": {started{after: time.Hour, result: carrel.Result{ExitCode: 1}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var failed error
+				stop, err := readiness.Begin(t.Context(), &c.p, carrel.Command{Args: []string{"serve"}},
+					func(err error) { failed = err })
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				stop()
+				if !c.p.closed {
+					t.Error("the process is still connected")
+				}
+				if c.want == "" && failed != nil || c.want != "" && (failed == nil ||
+					!strings.Contains(failed.Error(), c.want) || !strings.Contains(failed.Error(), "the end") ||
+					len(failed.Error()) > 500) {
+					t.Errorf("the error is %v", failed)
+				}
+			})
+		})
+	}
+}

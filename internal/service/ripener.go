@@ -120,15 +120,15 @@ func (r *ripener) check(img image.Image) readiness.Check {
 // when the sandbox does.
 func (r *ripener) awaitReady(ctx context.Context, b *box, conn *guest.Conn,
 	inst driver.Instance, img image.Image) error {
-	p, err := conn.Start(ctx, carrel.Command{Args: img.Start, Tag: startTag})
-	if err != nil {
-		return fmt.Errorf("its start command %q could not be started: %w", img.Start, err)
-	}
-	_ = p.Close() // disconnects: it runs on
 	ctx, end := context.WithCancelCause(ctx)
 	var watch sync.WaitGroup
 	defer watch.Wait()
 	defer end(nil)
+	stop, err := readiness.Begin(ctx, conn, carrel.Command{Args: img.Start, Tag: startTag}, end)
+	if err != nil {
+		return fmt.Errorf("its start command %q could not be started: %w", img.Start, err)
+	}
+	defer stop()
 	watch.Go(func() {
 		exit, err := inst.Wait(ctx)
 		if ctx.Err() == nil && err == nil {

@@ -178,12 +178,37 @@ HEALTHCHECK --interval=1s --timeout=1s --start-period=1s --retries=1 CMD [ -n "$
 				t.Errorf("the build is %s: %+v\n%s", build.State, build.Reason, text(logs))
 			}
 		}
+		build, logs = b.build(carrel.BuildSpec{Name: "failing", FromTemplate: small,
+			Start: "echo why; exit 3", Ready: "sleep 60"})
+		if build.State != carrel.BuildError || build.Reason == nil || build.Reason.Step != "finalize" ||
+			!strings.Contains(build.Reason.Message, "exit status 3") ||
+			!strings.Contains(build.Reason.Message, "why") {
+			t.Errorf("the build is %s: %+v\n%s", build.State, build.Reason, text(logs))
+		}
 		b.nothingLeft()
 		t.Run("slow", func(t *testing.T) {
 			testenv.Long(t, "a ready command takes 20 seconds")
 			b.ready(carrel.BuildSpec{Name: "slow", FromTemplate: small,
 				Start: "while sleep 1; do :; done", Ready: "sleep 20"})
 		})
+	})
+}
+
+// TestUnknownUsers names users that no image has.
+func TestUnknownUsers(t *testing.T) {
+	oneTier(t, carrel.NS, func(t *testing.T, b *bench) {
+		run := carrel.BuildInstruction{Type: "RUN", Args: []string{"whoami", "nobody123"}}
+		for want, in := range map[string]carrel.BuildInstruction{
+			"invalid username: \"; exit 1\"": steps("USER ; exit 1")[0],
+			"failed to run command 'whoami': command failed: unauthenticated: " +
+				"invalid username: 'nobody123'": run,
+		} {
+			build, logs := b.build(carrel.BuildSpec{Name: "users", Instructions: []carrel.BuildInstruction{in}})
+			if build.State != carrel.BuildError || build.Reason == nil || build.Reason.Step != "1" ||
+				!strings.Contains(build.Reason.Message, want) {
+				t.Errorf("the build is %s: %+v\n%s", build.State, build.Reason, text(logs))
+			}
+		}
 	})
 }
 

@@ -122,7 +122,7 @@ func TestWhatGetsIn(t *testing.T) {
 	base, img := build(t, hostbase.Options{Root: root}, meter)
 	for _, p := range []string{"usr/bin/sh", "usr/bin/tool", "usr/bin/sh2", "usr/bin/awk", "bin/sh", "usr/lib/libc.so", "usr/share/locale/en_US/x",
 		"usr/local/bin/prog", "usr/local/bin/pip", "usr/local/go/bin/go", "etc/ssl/certs/ca.pem", "etc/python3/conf", "etc/security/limits.conf",
-		"etc/passwd", "usr/bin/python", "etc/sudoers", "home/user/.bashrc", "root", "tmp", ".carrel", "var/tmp"} {
+		"etc/passwd", "usr/bin/python", "etc/sudoers", "home/user/.bashrc", "root/.bashrc", "root", "tmp", ".carrel", "var/tmp"} {
 		if _, err := fs.Stat(img, p); err != nil {
 			t.Errorf("%s is not in the image: %v", p, err)
 		}

@@ -177,6 +177,8 @@ func (b *builder) files() map[string]text {
 		"var/lib/dpkg/status":  {perm: 0o644},
 		"home/user/.bashrc":    {perm: 0o644, text: homeBashrc},
 		"home/user/.profile":   {perm: 0o644, text: homeProfile},
+		"root/.bashrc":         {perm: 0o644, text: homeBashrc},
+		"root/.profile":        {perm: 0o644, text: homeProfile},
 		"etc/skel/.bashrc":     {perm: 0o644, text: homeBashrc},
 		"etc/skel/.profile":    {perm: 0o644, text: homeProfile},
 		"etc/profile.d/README": {perm: 0o644, text: "*.sh here is read by login shells.\n"},
