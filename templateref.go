@@ -17,7 +17,7 @@ import (
 //  2. A text of the form of a template ID means the template with that ID.
 //  3. A name means the built-in template of that name, then the template of the caller's
 //     project, then a public one of the default project. A tag of a template follows its name or
-//     its ID: name:tag.
+//     its ID: name:tag. The ID of a build may stand for a tag, and means that build's result.
 //  4. A name, or name:tag, means the snapshot of the caller's project that has it.
 //
 // Templates and snapshots that the caller may not use are ignored, as if they did not exist. The

@@ -179,6 +179,9 @@ func (s *Service) TagTemplate(ctx context.Context, target string,
 // UntagTemplate implements carrel.Builder.
 func (s *Service) UntagTemplate(ctx context.Context, nameOrID string, tags []string) error {
 	_, ctx, id, err := s.ownTemplate(ctx, "remove tag", nameOrID)
+	if carrel.KindOf(err) == carrel.NotFound {
+		id, err = nameOrID, nil // without a default tag; Builds finds only the caller's own ones
+	}
 	if err != nil {
 		return err
 	}
@@ -188,6 +191,9 @@ func (s *Service) UntagTemplate(ctx context.Context, nameOrID string, tags []str
 // TemplateTags implements carrel.Builder.
 func (s *Service) TemplateTags(ctx context.Context, nameOrID string) ([]carrel.TemplateTag, error) {
 	_, ctx, t, err := s.template(ctx, "list tags", nameOrID)
+	if carrel.KindOf(err) == carrel.NotFound {
+		t.ID, err = nameOrID, nil // without a default tag; Builds finds only the caller's own ones
+	}
 	if err != nil {
 		return nil, err
 	}

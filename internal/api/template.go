@@ -227,9 +227,15 @@ func (s templateRoutes) template(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s templateRoutes) templateAlias(w http.ResponseWriter, r *http.Request) error {
-	t, err := s.findTemplate(r, r.PathValue("alias"))
+	alias := r.PathValue("alias")
+	t, err := s.findTemplate(r, alias)
 	if err != nil {
-		return err
+		// A template that has no default tag has a name too.
+		tags, none := s.opts.Service.TemplateTags(r.Context(), alias)
+		if none != nil || len(tags) == 0 {
+			return err
+		}
+		t = carrel.Template{ID: tags[0].TemplateID}
 	}
 	writeJSON(w, http.StatusOK, aliasBody{t.LastingID(), t.Public})
 	return nil

@@ -61,10 +61,22 @@ func (e *Engine) resolve(ctx context.Context, op, text string) (carrel.Template,
 	return t, err
 }
 
+// lasting returns the lasting ID of the template that a text means to the caller. A template that
+// has no default tag is one too, but only its own project knows it without a tag.
+func (e *Engine) lasting(ctx context.Context, op, text string) (string, error) {
+	t, err := e.resolve(ctx, op, text)
+	if carrel.KindOf(err) == carrel.NotFound {
+		if of := e.opts.Images.LastingID(carrel.CallerOf(ctx).Project, text); of != "" {
+			return of, nil
+		}
+	}
+	return t.Of, err
+}
+
 // UntagTemplate implements carrel.Builder.
 func (e *Engine) UntagTemplate(ctx context.Context, nameOrID string, tags []string) error {
 	const op = "remove tag"
-	t, err := e.resolve(ctx, op, nameOrID)
+	of, err := e.lasting(ctx, op, nameOrID)
 	if err != nil {
 		return err
 	}
@@ -79,7 +91,7 @@ func (e *Engine) UntagTemplate(ctx context.Context, nameOrID string, tags []stri
 		}
 	}
 	for _, tag := range tags {
-		if err := e.opts.Images.Untag(ctx, t.Of, tag); err != nil {
+		if err := e.opts.Images.Untag(ctx, of, tag); err != nil {
 			return err
 		}
 	}
@@ -89,12 +101,12 @@ func (e *Engine) UntagTemplate(ctx context.Context, nameOrID string, tags []stri
 
 // TemplateTags implements carrel.Builder.
 func (e *Engine) TemplateTags(ctx context.Context, nameOrID string) ([]carrel.TemplateTag, error) {
-	t, err := e.resolve(ctx, "list tags", nameOrID)
+	of, err := e.lasting(ctx, "list tags", nameOrID)
 	if err != nil {
 		return nil, err
 	}
 	out := []carrel.TemplateTag{}
-	for _, img := range e.opts.Images.Tagged(t.Of) {
+	for _, img := range e.opts.Images.Tagged(of) {
 		tag := img.Tag
 		if tag == "" {
 			tag = defaultTag

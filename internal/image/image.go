@@ -63,8 +63,8 @@ type Store interface {
 	// it also finds a template whose name another one has taken. It makes none.
 	ByID(id string) (t carrel.Template, ok bool)
 	// Named describes the template with a name in a project. A built-in template has its name in
-	// every project. A template's tag follows its name, or its lasting ID, after a colon. Named
-	// makes none.
+	// every project. A template's tag follows its name, or its lasting ID, after a colon; the ID of
+	// a build may stand in place of the tag. Named makes none.
 	Named(project, name string) (t carrel.Template, ok bool)
 	// Get returns the template with an ID, ready to boot. It makes a built-in template on first
 	// use, but not Base: while that has no image of its own, Get returns the one of Host with the ID
@@ -105,6 +105,9 @@ type Store interface {
 	SetBuild(ctx context.Context, id, build string) (Image, error)
 	// Tagged returns the images that the tags of a template point to, by its lasting ID.
 	Tagged(of string) []Image
+	// LastingID returns the lasting ID of a project's template by its name or by that ID. It also
+	// knows a template that has no default tag, so that [Store.Named] does not. "" is none.
+	LastingID(project, nameOrID string) string
 	// Untag removes a tag of a template. Error: NotFound.
 	Untag(ctx context.Context, of, tag string) error
 	// FindBase is PullBase, but pulls nothing: found is false for an image that the project does not

@@ -152,7 +152,8 @@ func (u *uploads) mark(name string, old bool) {
 	u.done[name] = uploaded{now, old}
 }
 
-// changes translates a watcher's change into those that a client expects.
+// changes translates a watcher's change into those that a client expects. A new file gives three:
+// E2B's guest makes it, gives it its owner and writes it, and E2B's tests count these events.
 func (u *uploads) changes(c Change) []Change {
 	if strings.HasPrefix(path.Base(c.Path), asidePrefix) {
 		return nil
@@ -169,5 +170,5 @@ func (u *uploads) changes(c Change) []Change {
 	case up.old:
 		return []Change{{c.Path, OpWrite}}
 	}
-	return []Change{c, {c.Path, OpWrite}}
+	return []Change{c, {c.Path, OpChmod}, {c.Path, OpWrite}}
 }

@@ -162,7 +162,7 @@ func TestUploadIsWatched(t *testing.T) {
 			break
 		}
 	}
-	want := "old EVENT_TYPE_WRITE, new EVENT_TYPE_CREATE, new EVENT_TYPE_WRITE"
+	want := "old EVENT_TYPE_WRITE, new EVENT_TYPE_CREATE, new EVENT_TYPE_CHMOD, new EVENT_TYPE_WRITE"
 	if got := strings.Join(seen, ", "); got != want {
 		t.Errorf("saw %s, want %s", got, want)
 	}

@@ -178,6 +178,19 @@ func (s *Store) Tagged(of string) []image.Image {
 	return out
 }
 
+// LastingID implements image.Store.
+func (s *Store) LastingID(project, nameOrID string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.byID {
+		if !e.old && e.Of != "" && e.Project == project && (e.Name == nameOrID || e.Of == nameOrID) &&
+			!strings.HasPrefix(e.Name, image.HiddenMark) {
+			return e.Of
+		}
+	}
+	return ""
+}
+
 // Untag implements image.Store.
 func (s *Store) Untag(_ context.Context, of, tag string) error {
 	s.mu.Lock()

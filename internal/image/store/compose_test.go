@@ -67,3 +67,55 @@ func TestEqualBuilds(t *testing.T) {
 		t.Errorf("%d images are damaged", bad)
 	}
 }
+
+// TestNamedByBuild finds the results of builds by the builds' IDs.
+func TestNamedByBuild(t *testing.T) {
+	s := open(t, store.Options{})
+	base := mustImport(t, s, "base-of-all", "hello")
+	const of = "lasting0000000000001"
+	build := func(name, tag, id string) image.Image {
+		t.Helper()
+		img, err := s.Link(t.Context(), base.ID,
+			carrel.Template{Name: name, Tag: tag, Of: of, Build: id, Project: base.Project, Key: image.TwoKeys(id, tag)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return img
+	}
+	first := build("web", "v1", "b1")
+	build(image.HiddenMark+"layer", "", "b1")
+	second := build("web", "v1", "b2") // takes the tag
+	named := build("web", "b1", "b3")  // its tag is the ID of another build
+	for name, want := range map[string]string{"web:b2": second.ID, of + ":b2": second.ID, "web:v1": second.ID,
+		"web:b1": named.ID, of + ":b1": named.ID, "web:b3": named.ID} {
+		if got, ok := s.Named(base.Project, name); !ok || got.ID != want {
+			t.Errorf("%s is %q, %v, want %q", name, got.ID, ok, want)
+		}
+	}
+	if err := s.Untag(t.Context(), of, "b1"); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := s.Named(base.Project, "web:b1"); !ok || got.ID != first.ID {
+		t.Errorf("the replaced build is %q, %v, want %q", got.ID, ok, first.ID)
+	}
+	for _, name := range []string{"web:b9", "other:b2", "web:", image.HiddenMark + "layer:b1", "base-of-all:b1"} {
+		if got, ok := s.Named(base.Project, name); ok {
+			t.Errorf("%s is %q", name, got.ID)
+		}
+	}
+	if got, ok := s.Named("another", "web:b2"); ok {
+		t.Errorf("another project found %q", got.ID)
+	}
+	if _, ok := s.Named(base.Project, "web"); ok {
+		t.Error("a template without a default tag has one")
+	}
+	for name, want := range map[string]string{"web": of, of: of, "nope": "", "": "", "base-of-all": base.Of,
+		image.HiddenMark + "layer": ""} {
+		if got := s.LastingID(base.Project, name); got != want {
+			t.Errorf("the lasting ID of %q is %q, want %q", name, got, want)
+		}
+	}
+	if got := s.LastingID("another", "web"); got != "" {
+		t.Errorf("another project found %q", got)
+	}
+}

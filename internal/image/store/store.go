@@ -371,10 +371,29 @@ func (s *Store) ownNamed(project, name string) (carrel.Template, bool) {
 			return t.Template, true
 		}
 	}
-	if t := s.find(plain, tag); t != nil && tag != "" && t.Project == project {
+	if tag == "" {
+		return carrel.Template{}, false
+	}
+	if t := s.find(plain, tag); t != nil && t.Project == project {
+		return t.Template, true
+	}
+	if t := s.builtAs(project, plain, tag); t != nil {
 		return t.Template, true
 	}
 	return carrel.Template{}, false
+}
+
+// builtAs finds the result of a build of the template with a name or a lasting ID. It also finds
+// one that another build has replaced, while it is kept. The caller holds mu.
+func (s *Store) builtAs(project, nameOrID, build string) *entry {
+	var found *entry
+	for _, t := range s.byID {
+		if t.Build == build && t.Project == project && (t.Name == nameOrID || t.Of == nameOrID) &&
+			!strings.HasPrefix(t.Name, image.HiddenMark) && (found == nil || found.old) {
+			found = t
+		}
+	}
+	return found
 }
 
 // Get implements image.Store.

@@ -9,6 +9,7 @@ import urllib.request
 from e2b import (
     AuthenticationException,
     CommandExitException,
+    FilesystemEventType,
     NotFoundException,
     PtySize,
     Sandbox,
@@ -213,9 +214,11 @@ class Files(Case):
 
         def arrived():
             seen.extend(watch.get_new_events())
-            return any(e.name == "new.txt" for e in seen)
+            return any(e.type == FilesystemEventType.WRITE for e in seen)
 
         until("the event", arrived)
+        self.assertEqual([(e.type.value, e.name) for e in seen],
+                         [(kind, "new.txt") for kind in ("create", "chmod", "write")])
         watch.stop()
         with self.assertRaises(SandboxException):
             watch.get_new_events()

@@ -44,6 +44,27 @@ class Build(unittest.TestCase):
         with self.assertRaisesRegex(Exception, "exit status 7"):
             Template.build(template, "python-broken", cpu_count=1, memory_mb=512)
 
+    def test_a_tag_alone(self):
+        """A name that has only a tag, and the result of a build by the build's ID. Harbor uses both."""
+        def build(text):
+            return Template.build(Template().from_image(IMAGE).run_cmd(f"echo {text} > ~/out"),
+                                  "python-tagged:v1", cpu_count=1, memory_mb=512)
+
+        info = build("first")
+        self.assertEqual(run(f"python-tagged:{info.build_id}", "cat ~/out"), "first")
+        self.assertEqual(run(f"{info.template_id}:{info.build_id}", "cat ~/out"), "first")
+        self.assertEqual([(t.tag, t.build_id) for t in Template.get_tags("python-tagged")], [("v1", info.build_id)])
+        self.assertTrue(Template.exists("python-tagged"))
+        self.assertFalse(Template.exists("python-tagged-not"))
+        with self.assertRaisesRegex(Exception, "404"):
+            Sandbox.create("python-tagged", timeout=60)
+        second = build("second")
+        self.assertEqual(second.template_id, info.template_id)
+        self.assertEqual(run(f"python-tagged:{second.build_id}", "cat ~/out"), "second")
+        Template.remove_tags("python-tagged", "v1")
+        with self.assertRaisesRegex(Exception, "404"):
+            Template.get_tags("python-tagged")
+
     def test_template_of_a_template(self):
         Template.build(Template().from_image(IMAGE).run_cmd("echo below > ~/below"), "python-below", cpu_count=1, memory_mb=512)
         Template.build(Template().from_template("python-below").run_cmd("echo above > ~/above"), "python-above", cpu_count=1, memory_mb=512)
