@@ -220,6 +220,13 @@ func (p *Pipe) WriteContext(ctx context.Context, b []byte) (done int, err error)
 	return done, nil
 }
 
+// Pending returns how many bytes can be read now.
+func (p *Pipe) Pending() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.buf) - p.off
+}
+
 // Read reads without a deadline. The host reads a process's output with it.
 func (p *Pipe) Read(b []byte) (int, error) { return p.ReadContext(context.Background(), b) }
 

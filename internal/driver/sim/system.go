@@ -45,8 +45,8 @@ func (s *system) Start(cmd agent.Cmd) (agent.Proc, error) {
 		p.tty = s.i.machine.NewTTY(cmd.TTY.Cols, cmd.TTY.Rows)
 		spec.TTY = p.tty
 	} else {
-		p.out, p.err = interp.NewPipe(), interp.NewPipe()
-		spec.Out, spec.Err = p.out, p.err
+		p.out, p.err = newOutput(interp.NewPipe()), newOutput(interp.NewPipe())
+		spec.Out, spec.Err = p.out.pipe, p.err.pipe
 		if cmd.Stdin {
 			p.in = interp.NewPipe()
 			spec.Stdin = p.in
@@ -82,10 +82,11 @@ func (s *system) Identify(hostname string, _ time.Time) error {
 
 // proc is a process of the simulated shell, in the agent's form.
 type proc struct {
-	p            *interp.Process
-	in, out, err *interp.Pipe // in may be nil
-	tty          *interp.TTY  // instead of the three
-	release      sync.Once
+	p        *interp.Process
+	in       *interp.Pipe // may be nil
+	out, err *output
+	tty      *interp.TTY // instead of the three
+	release  sync.Once
 }
 
 var _ agent.Proc = (*proc)(nil)
@@ -158,7 +159,7 @@ func (p *proc) Release() {
 		if p.in != nil {
 			p.in.CloseWrite()
 		}
-		p.out.CloseRead()
-		p.err.CloseRead()
+		p.out.close()
+		p.err.close()
 	})
 }
