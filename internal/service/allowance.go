@@ -78,7 +78,7 @@ func (t *table) errQuota(op string, rec state.Record, hit *carrel.LimitHit, afte
 			sb, key := b.rec.Sandbox, b.rec.KeyID
 			b.mu.Unlock()
 			if sb.Project == rec.Sandbox.Project && (hit.Key == "" || hit.Key == key) &&
-				sb.State == carrel.Running && (first.IsZero() || sb.Ends.Before(first)) {
+				sb.State != carrel.Stopping && (first.IsZero() || sb.Ends.Before(first)) {
 				first = sb.Ends
 			}
 		}

@@ -26,11 +26,15 @@ func TestNeighbours(t *testing.T) {
 	install(t, "js/node_modules/e2b", "npm", "ci", "--prefix", "js", "--silent")
 	installPython(t)
 	d := daemontest.Start(t)
-	c, err := client.New(client.Options{URL: d.URL, Key: d.Key})
-	if err != nil {
-		t.Fatal(err)
+	as := func(key string) *client.Client {
+		svc, err := client.New(d.URL, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = svc.Close() })
+		return svc.(*client.Client)
 	}
-	defer c.Close()
+	c := as(d.Key)
 	keys := map[string]carrel.IssuedKey{}
 	for _, p := range []string{"loud", "quiet"} {
 		if _, err := c.People().CreateProject(t.Context(), p); err != nil {
@@ -65,11 +69,7 @@ func TestNeighbours(t *testing.T) {
 	// What each pays is what it used, and only the owner sees it.
 	total := carrel.Milli(0)
 	for p, key := range keys {
-		own, err := client.New(client.Options{URL: d.URL, Key: key.Secret})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer own.Close()
+		own := as(key.Secret)
 		usage, err := own.Usage(t.Context(), carrel.UsageOptions{By: []string{"project", "label:who"}})
 		if err != nil {
 			t.Fatal(err)
