@@ -77,9 +77,11 @@ var tags = []openapi.Tag{
 
 // wordLists has the types with a fixed set of values, and these values.
 var wordLists = map[reflect.Type][]string{
-	reflect.TypeFor[carrel.State]():      words(carrel.Starting, carrel.Running, carrel.Pausing, carrel.Paused, carrel.Resuming, carrel.Stopping),
-	reflect.TypeFor[carrel.KeyScope]():   words(carrel.ScopeRead, carrel.ScopeRun, carrel.ScopeAdmin),
-	reflect.TypeFor[carrel.ChangeKind](): words(carrel.ChangeAdded, carrel.ChangeRemoved, carrel.ChangeModified, carrel.ChangeMode),
+	reflect.TypeFor[carrel.State]():        words(carrel.Starting, carrel.Running, carrel.Pausing, carrel.Paused, carrel.Resuming, carrel.Stopping),
+	reflect.TypeFor[carrel.KeyScope]():     words(carrel.ScopeRead, carrel.ScopeRun, carrel.ScopeAdmin),
+	reflect.TypeFor[carrel.BudgetUnit]():   words(carrel.BudgetMoney, carrel.BudgetSeconds),
+	reflect.TypeFor[carrel.BudgetPeriod](): words(carrel.BudgetDay, carrel.BudgetMonth, carrel.BudgetTotal),
+	reflect.TypeFor[carrel.ChangeKind]():   words(carrel.ChangeAdded, carrel.ChangeRemoved, carrel.ChangeModified, carrel.ChangeMode),
 }
 
 // words turns named texts into plain ones.

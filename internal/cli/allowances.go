@@ -146,8 +146,8 @@ func (a allowanceCommands) setQuota(ctx context.Context, all carrel.Allowances, 
 				delete(part.into, carrel.LimitName(name))
 				continue
 			}
-			var n carrel.Milli
-			if err := n.UnmarshalJSON([]byte(value)); err != nil {
+			n, err := carrel.ParseMilli(value)
+			if err != nil {
 				return usage(fmt.Errorf("%s: %w", name, err))
 			}
 			part.into[carrel.LimitName(name)] = n
