@@ -204,9 +204,12 @@ func (b *Book) Give(c *Charge) {
 func (b *Book) Began(project, key string, at time.Time) {
 	for _, h := range holders(project, key) {
 		s := b.of(h)
-		begun := s.since(at)
-		i, _ := slices.BinarySearchFunc(begun, at, time.Time.Compare)
-		s.begun = slices.Insert(slices.Clone(begun), i, at)
+		begun := s.since(at) // nobody else has the slice
+		i := len(begun)
+		if i > 0 && at.Before(begun[i-1]) {
+			i, _ = slices.BinarySearchFunc(begun, at, time.Time.Compare)
+		}
+		s.begun = slices.Insert(begun, i, at)
 	}
 }
 
