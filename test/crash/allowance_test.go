@@ -73,7 +73,7 @@ func TestAllowances(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, time.Minute, "the budget pauses its sandbox", func() bool {
+	testenv.Eventually(t, "the budget pauses its sandbox", func() bool {
 		sb, err := admin.Get(ctx, over.ID)
 		return err == nil && sb.State == carrel.Paused
 	})
