@@ -30,14 +30,14 @@ var floors = []struct {
 		"internal/version", "internal/testenv", "internal/datadir", "internal/linux",
 		"internal/failpoint", "internal/pki",
 		"internal/refusal", "internal/gitdir", "internal/pool", "internal/admission", "internal/trace", "internal/rest", "internal/notices", "internal/openapi",
-		"internal/reserve", "internal/shortage", "internal/readiness",
+		"internal/reserve", "internal/shortage", "internal/readiness", "internal/quota",
 	}},
 	{2, []string{
 		"internal/driver", "internal/driver/drivertest", "internal/driver/hosted", "internal/guest", "internal/image", "internal/state",
 		"internal/snapshot", "internal/snapshot/blobtest", "internal/policy", "internal/linux/tap",
 		"internal/box", "internal/settings",
 		"internal/callback", "internal/scaling", "internal/build/plan", "internal/bundle",
-		"internal/image/delta",
+		"internal/image/delta", "internal/ceiling",
 	}},
 	{3, []string{
 		"internal/driver/sim", "internal/driver/gvisor", "internal/driver/ns", "internal/seatbelt", "internal/guest/agent", "internal/guest/oshost",

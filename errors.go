@@ -54,6 +54,8 @@ type Error struct {
 	// RetryAfter is how long to wait before trying again, for Exhausted and Unavailable; 0 means
 	// unknown.
 	RetryAfter time.Duration
+	// Limit is the limit of a quota that refused the request; nil for other reasons.
+	Limit *LimitHit
 }
 
 // Error returns "op: id: field: cause" without the empty parts. It leaves out the hint: doors print
@@ -137,4 +139,19 @@ func RetryAfterOf(err error) time.Duration {
 		e = ce.Err
 	}
 	return 0
+}
+
+// LimitOf returns the first Limit in err's chain, or nil.
+func LimitOf(err error) *LimitHit {
+	for e := err; e != nil; {
+		var ce *Error
+		if !errors.As(e, &ce) {
+			return nil
+		}
+		if ce.Limit != nil {
+			return ce.Limit
+		}
+		e = ce.Err
+	}
+	return nil
 }

@@ -42,6 +42,7 @@ const (
 	CausePause    Cause = "pause"    // the sandbox was paused on request
 	CauseTimeout  Cause = "timeout"  // it was paused because its timeout passed
 	CauseIdle     Cause = "idle"     // it was paused because nothing happened in it
+	CauseBudget   Cause = "budget"   // it was paused because a budget is spent
 	CauseFork     Cause = "fork"     // it was forked
 	CauseInterval Cause = "interval" // Checkpoints.Every
 	CauseCommand  Cause = "command"  // before a command that matches Checkpoints.Before

@@ -2,8 +2,10 @@ package carrel
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -47,14 +49,28 @@ func (m Micro) MarshalJSON() ([]byte, error) { return []byte(m.String()), nil }
 func (m *Milli) UnmarshalJSON(text []byte) error {
 	n, err := parseDecimal(string(text), 3)
 	*m = Milli(n)
-	return err
+	return inJSON(text, m, err)
 }
 
 // UnmarshalJSON reads a decimal number, exactly.
 func (m *Micro) UnmarshalJSON(text []byte) error {
 	n, err := ParseMicro(string(text))
 	*m = n
-	return err
+	return inJSON(text, m, err)
+}
+
+// inJSON gives an error the form to which the decoder adds the name of the field.
+func inJSON(text []byte, into any, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &json.UnmarshalTypeError{Value: fmt.Sprintf("%.40s", text), Type: reflect.TypeOf(into).Elem()}
+}
+
+// ParseMilli reads a decimal number with at most three digits after the point.
+func ParseMilli(text string) (Milli, error) {
+	n, err := parseDecimal(text, 3)
+	return Milli(n), err
 }
 
 // ParseMicro reads a decimal number with at most six digits after the point.

@@ -29,13 +29,14 @@ type wireError struct {
 	Field   string      `json:"field"`
 	Hint    string      `json:"hint"`
 
-	RetryAfter int `json:"retryAfter"` // seconds
+	RetryAfter int              `json:"retryAfter"` // seconds
+	Limit      *carrel.LimitHit `json:"limit"`
 }
 
 // restore turns the daemon's error into a [carrel.Error] with the same kind, text and hint.
 func (w wireError) restore(op string) error {
 	e := &carrel.Error{Op: w.Op, Kind: w.Kind, ID: w.ID, Field: w.Field, Hint: w.Hint,
-		RetryAfter: time.Duration(w.RetryAfter) * time.Second}
+		RetryAfter: time.Duration(w.RetryAfter) * time.Second, Limit: w.Limit}
 	if e.Op == "" {
 		e.Op = op
 	}

@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/ceiling"
 )
 
 // Builds makes templates step by step; package build implements it. It takes the project from the
@@ -61,6 +62,11 @@ func (s *Service) build(ctx context.Context, op, id string) (context.Context, er
 	return ctx, err
 }
 
+// mayMakeTemplates says whether a ceiling lets a caller make templates.
+func mayMakeTemplates(s *Service, op string, c carrel.Caller) error {
+	return ceiling.Making(op, s.opts.Ceilings(c.Project, c.KeyID))
+}
+
 // mayBuild checks what a caller asks of a build.
 func (s *Service) mayBuild(ctx context.Context, op string,
 	spec *carrel.BuildSpec) (context.Context, error) {
@@ -71,6 +77,12 @@ func (s *Service) mayBuild(ctx context.Context, op string,
 	if spec.Public && c.Role != carrel.RoleAdmin {
 		return ctx, &carrel.Error{Op: op, Kind: carrel.Forbidden, Field: "public",
 			Err: errors.New("only an administrator makes a template public")}
+	}
+	if err := mayMakeTemplates(s, op, c); err != nil {
+		return ctx, err
+	}
+	if err := ceiling.Build(op, s.opts.Ceilings(c.Project, c.KeyID), *spec); err != nil {
+		return ctx, err
 	}
 	if spec.ID != "" {
 		if ctx, err = s.build(ctx, op, spec.ID); err != nil {

@@ -53,6 +53,8 @@ type Directory struct {
 	records Records
 	log     *slog.Logger
 	index   atomic.Pointer[map[[sha256.Size]byte]*credential]
+	allowed atomic.Pointer[map[carrel.Holder]allowed] // by holder, those that have something
+	held    atomic.Pointer[held]
 
 	mu       sync.Mutex
 	projects map[string]state.ProjectRecord
@@ -78,6 +80,7 @@ type credential struct {
 func OpenDirectory(ctx context.Context, records Records, log *slog.Logger) (*Directory, error) {
 	d := &Directory{records: records, log: log, projects: map[string]state.ProjectRecord{}, keys: map[string]*liveKey{}}
 	d.index.Store(&map[[sha256.Size]byte]*credential{})
+	d.held.Store(&held{})
 	projects, err := records.Projects(ctx)
 	if err != nil {
 		return nil, err
@@ -205,6 +208,7 @@ func (d *Directory) reindexLocked() {
 		}
 	}
 	d.index.Store(&next)
+	d.allowLocked()
 }
 
 // watchLocked cuts a secret that has ended, and sets the timer of another.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/ceiling"
 )
 
 // Core is the service that a [Service] guards. It checks nobody's rights, with one exception: it
@@ -66,6 +67,8 @@ type Options struct {
 	Builds Builds
 	// HostServices says who may open services of this machine to sandboxes.
 	HostServices HostServices
+	// Ceilings returns the ceilings that bind a key of a project; nil is none.
+	Ceilings func(project, key string) []ceiling.Bound
 	// Nobody is the caller for a context without one. The zero Caller may do nothing.
 	Nobody carrel.Caller
 }
@@ -86,6 +89,9 @@ func New(opts Options) *Service {
 	}
 	if opts.Audits == nil {
 		opts.Audits = carrel.NoAudits{}
+	}
+	if opts.Ceilings == nil {
+		opts.Ceilings = func(string, string) []ceiling.Bound { return nil }
 	}
 	if opts.Builds == nil {
 		opts.Builds = noBuilds{}
@@ -149,6 +155,7 @@ var readings = map[string]bool{
 	"compare templates": true, "count uses of templates": true,
 	"list builds": true, "get build": true, "read build log": true,
 	"list secrets": true, "get secret": true, "list SSH keys": true,
+	"read quotas": true, "read ceilings": true, "read budgets": true,
 	"list projects": true, "get project": true,
 }
 

@@ -99,7 +99,11 @@ func (s *Service) GetTemplate(ctx context.Context, nameOrID string) (carrel.Temp
 
 // ImportTemplate implements carrel.Templates.
 func (s *Service) ImportTemplate(ctx context.Context, name string, archive io.Reader, progress func(carrel.Progress)) (carrel.Template, error) {
-	_, ctx, err := s.user(ctx, "import template")
+	const op = "import template"
+	c, ctx, err := s.user(ctx, op)
+	if err == nil {
+		err = mayMakeTemplates(s, op, c)
+	}
 	if err != nil {
 		return carrel.Template{}, err
 	}
@@ -126,7 +130,7 @@ func (s *Service) PullTemplate(ctx context.Context, name, ref string,
 	progress func(carrel.Progress)) (carrel.Template, error) {
 	c, ctx, err := s.user(ctx, opPull)
 	if err == nil {
-		err = mayMake(c, name, ref)
+		err = first(mayMake(c, name, ref), mayMakeTemplates(s, opPull, c))
 	}
 	if err != nil {
 		return carrel.Template{}, err
@@ -139,7 +143,7 @@ func (s *Service) PullImage(ctx context.Context, name string, opts carrel.PullOp
 	progress func(carrel.Progress)) (carrel.Template, error) {
 	c, ctx, err := s.user(ctx, opPull)
 	if err == nil {
-		err = mayMake(c, name, opts.Image)
+		err = first(mayMake(c, name, opts.Image), mayMakeTemplates(s, opPull, c))
 	}
 	if err != nil {
 		return carrel.Template{}, err
@@ -184,4 +188,14 @@ func (s *Service) DeleteTemplate(ctx context.Context, nameOrID string) error {
 		return err
 	}
 	return s.opts.Core.DeleteTemplate(ctx, id)
+}
+
+// first returns the first error that is not nil.
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -123,6 +123,12 @@ func describe(err error) error {
 
 // typeName names a Go type in the terms of JSON.
 func typeName(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[carrel.Milli]():
+		return "a decimal number with at most three digits after the point"
+	case reflect.TypeFor[carrel.Micro]():
+		return "a decimal number with at most six digits after the point"
+	}
 	switch t.Kind() {
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		return "a whole number in range"

@@ -69,7 +69,7 @@ var tags = []openapi.Tag{
 	{Name: tagMoments, Description: "Pause, resume, fork and roll back sandboxes; keep moments of them."},
 	{Name: tagTemplates, Description: "What sandboxes are made from."},
 	{Name: tagSecrets, Description: "Values that leave a sandbox only in requests to their hosts. No answer contains one."},
-	{Name: tagPeople, Description: "Projects, and the API keys that open them."},
+	{Name: tagPeople, Description: "Projects, the API keys that open them, and what both may use."},
 	{Name: tagDaemon, Description: "The daemon, its log of decisions and its keys."},
 	{Name: tagIdentity, Description: "What relying parties read to verify a sandbox's identity tokens."},
 	{Name: tagE2B, Description: "E2B's API."},
@@ -77,9 +77,11 @@ var tags = []openapi.Tag{
 
 // wordLists has the types with a fixed set of values, and these values.
 var wordLists = map[reflect.Type][]string{
-	reflect.TypeFor[carrel.State]():      words(carrel.Starting, carrel.Running, carrel.Pausing, carrel.Paused, carrel.Resuming, carrel.Stopping),
-	reflect.TypeFor[carrel.KeyScope]():   words(carrel.ScopeRead, carrel.ScopeRun, carrel.ScopeAdmin),
-	reflect.TypeFor[carrel.ChangeKind](): words(carrel.ChangeAdded, carrel.ChangeRemoved, carrel.ChangeModified, carrel.ChangeMode),
+	reflect.TypeFor[carrel.State]():        words(carrel.Starting, carrel.Running, carrel.Pausing, carrel.Paused, carrel.Resuming, carrel.Stopping),
+	reflect.TypeFor[carrel.KeyScope]():     words(carrel.ScopeRead, carrel.ScopeRun, carrel.ScopeAdmin),
+	reflect.TypeFor[carrel.BudgetUnit]():   words(carrel.BudgetMoney, carrel.BudgetSeconds),
+	reflect.TypeFor[carrel.BudgetPeriod](): words(carrel.BudgetDay, carrel.BudgetMonth, carrel.BudgetTotal),
+	reflect.TypeFor[carrel.ChangeKind]():   words(carrel.ChangeAdded, carrel.ChangeRemoved, carrel.ChangeModified, carrel.ChangeMode),
 }
 
 // words turns named texts into plain ones.
@@ -122,7 +124,7 @@ func operations() map[string]openapi.Operation {
 	for _, part := range []map[string]openapi.Operation{
 		e2bOperations, e2bOtherOperations, sandboxOperations, momentOperations, templateOperations,
 		buildOperations, catalogOperations, secretOperations, webhookOperations,
-		peopleOperations, e2bKeyOperations,
+		peopleOperations, allowanceOperations, e2bKeyOperations,
 		daemonOperations, openOperations,
 	} {
 		for pattern, op := range part {

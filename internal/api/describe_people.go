@@ -44,3 +44,25 @@ var e2bKeyOperations = map[string]openapi.Operation{
 		Body: loose(keyNameBody{}, "name"), Answers: answers(201, tokenBody{})},
 	"DELETE /access-tokens/{accessTokenID}": {Tag: tagE2B, Summary: "Revoke an access token.", Answers: nothing()},
 }
+
+// allowanceOperations describes our routes about quotas, ceilings and budgets.
+var allowanceOperations = map[string]openapi.Operation{
+	"GET" + ours + "/quota": {Tag: tagPeople, Summary: "Tell the quotas that bind the key itself, and what is used of them: its project's, and its own.",
+		Answers: answers(200, []carrel.QuotaReport{})},
+	"PUT" + ours + "/quota": {Tag: tagPeople,
+		Summary: "Replace the quota of a project (administrators of the machine only) or of one of its keys. Without limits it is removed.",
+		Body:    strict(quotaIn{}), Answers: answers(200, carrel.QuotaReport{})},
+	"GET" + ours + "/quotas": {Tag: tagPeople, Summary: "List the quotas that the key sees.",
+		Answers: answers(200, []carrel.QuotaReport{})},
+	"GET" + ours + "/ceilings": {Tag: tagPeople, Summary: "List the ceilings that the key sees.",
+		Answers: answers(200, []carrel.CeilingOf{})},
+	"PUT" + ours + "/ceiling": {Tag: tagPeople,
+		Summary: "Replace the ceiling of a project (administrators of the machine only) or of one of its keys. Without bounds it is removed.",
+		Body:    strict(ceilingIn{}), Answers: answers(200, carrel.CeilingOf{})},
+	"GET" + ours + "/budgets": {Tag: tagPeople, Summary: "List the budgets that the key sees, and what is spent of them.",
+		Answers: answers(200, []carrel.BudgetStatus{})},
+	"PUT" + ours + "/budgets/{name}": {Tag: tagPeople, Summary: "Make or replace a budget. Administrators of the machine only.",
+		Body: strict(budgetIn{}, "amount"), Answers: answers(200, carrel.BudgetStatus{})},
+	"DELETE" + ours + "/budgets/{name}": {Tag: tagPeople, Summary: "Remove a budget. Administrators of the machine only.",
+		Query: []openapi.Parameter{openapi.String("project")}, Answers: nothing()},
+}

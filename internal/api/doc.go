@@ -52,7 +52,8 @@
 //
 // A creation or resumption whose turn would not come in time gets a 429 at once. If the machine has
 // no room for it, it gets a 503. Both name the limit and have Retry-After in whole seconds, because
-// without that E2B's SDKs would not try again. Starts are shared fairly among projects. A POST with
+// without that E2B's SDKs would not try again. What a quota refuses has a 429 with "limit": its name,
+// whose it is, its value, what is used and what was asked for. What a budget refuses names it. Starts are shared fairly among projects. A POST with
 // Connect-Timeout-Ms is refused at once when it can't be served by then.
 //
 // # Projects
@@ -105,6 +106,10 @@
 //	GET    /carrel/v1/keys       POST /carrel/v1/keys            body: carrel.NewKey → carrel.IssuedKey; only here is the secret
 //	GET    /carrel/v1/keys/{key}                                 PATCH {name, expires}, DELETE revokes
 //	POST   /carrel/v1/keys/{key}/rotate                          body: {overlap} → carrel.IssuedKey
+//	GET    /carrel/v1/quota      GET /carrel/v1/quotas           a list of carrel.QuotaReport: the caller's own; all that it sees
+//	PUT    /carrel/v1/quota                                      body: {project, key, hard, soft} → carrel.QuotaReport
+//	GET    /carrel/v1/ceilings   PUT /carrel/v1/ceiling          body: {project, key} and carrel.Ceiling → carrel.CeilingOf
+//	GET    /carrel/v1/budgets    PUT /carrel/v1/budgets/{name}   body: {project, label, amount, unit, period, warnPct}; DELETE …?project
 //	GET    /carrel/v1/ssh-keys                                   who may open SSH sessions: a list of carrel.SSHKey
 //	POST   /carrel/v1/ssh-keys                                   body: {name, publicKey, sandboxes} → carrel.SSHKey; DELETE …/ssh-keys/{name}
 //	GET    /carrel/v1/events?after                               one JSON event a line, blank lines in between; with Accept: text/event-stream

@@ -45,6 +45,8 @@ type errorBody struct {
 	Hint      string      `json:"hint,omitempty"`
 	// RetryAfter is the value of the Retry-After header, in seconds.
 	RetryAfter int `json:"retryAfter,omitempty"`
+	// Limit is the limit of a quota that refused the request.
+	Limit *carrel.LimitHit `json:"limit,omitempty"`
 	// Cause is the message without the operation, sandbox and field above. Package client restores
 	// the error from it.
 	Cause string `json:"cause,omitempty"`
@@ -113,7 +115,8 @@ func (s *Server) render(r *http.Request, err error) (int, errorBody) {
 	if kind == carrel.Exhausted && shortage.Named(err) {
 		status = http.StatusServiceUnavailable // the client did not ask for too much
 	}
-	body := errorBody{Code: status, Kind: kind, Hint: carrel.HintOf(err), RetryAfter: seconds(carrel.RetryAfterOf(err))}
+	body := errorBody{Code: status, Kind: kind, Hint: carrel.HintOf(err), RetryAfter: seconds(carrel.RetryAfterOf(err)),
+		Limit: carrel.LimitOf(err)}
 	body.Cause = string(kind)
 	if ce, ok := errors.AsType[*carrel.Error](err); ok {
 		body.Op, body.ID, body.Field = ce.Op, ce.ID, ce.Field

@@ -41,6 +41,8 @@ type Options struct {
 	Webhooks carrel.Webhooks
 	// People are the projects and keys; nil is none.
 	People carrel.People
+	// Allowances are the quotas, ceilings and budgets; nil is none.
+	Allowances carrel.Allowances
 	// DefaultNetwork is for creations without network fields. With nil, E2B's routes allow the
 	// internet, as in E2B, and our routes allow nothing.
 	DefaultNetwork *carrel.Network
@@ -103,6 +105,9 @@ func New(opts Options) *Server {
 	}
 	if opts.People == nil {
 		opts.People = carrel.NoPeople{}
+	}
+	if opts.Allowances == nil {
+		opts.Allowances = carrel.NoAllowances{}
 	}
 	s := &Server{opts: opts, mux: http.NewServeMux(), first: http.NewServeMux(),
 		uploadKey: newUploadKey()}
@@ -174,6 +179,7 @@ func (s *Server) routes() {
 	teamRoutes{s}.add()
 	webhookRoutes{s}.add()
 	peopleRoutes{s}.add()
+	allowanceRoutes{s}.add()
 	e2bKeyRoutes{s}.add()
 	secretRoutes{s}.add()
 	e2bBuildRoutes{s}.add()

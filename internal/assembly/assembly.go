@@ -105,6 +105,8 @@ type Assembly struct {
 	Webhooks access.Webhooks
 	// People are the projects and their keys, as each caller sees them.
 	People *access.People
+	// Allowances are the quotas, ceilings and budgets, as each caller sees them.
+	Allowances *access.Allowances
 	// Snapshots keeps the content of snapshots.
 	Snapshots *snapshots.Store
 	// Vault keeps the secrets of all projects.
@@ -300,8 +302,8 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 		CheckGuest: a.guestCheck.quick, Dir: filepath.Join(a.dir, "sandboxes"),
 		Domain: c.Domain, DefaultTier: a.Tier, DefaultTemplate: c.DefaultTemplate,
 		Limits: c.Limits, MaxLimits: c.MaxLimits, DefaultTimeout: c.DefaultTimeout, MaxTimeout: c.MaxTimeout,
-		Traces:       a.opts.Traces,
-		Meter:        a.meter(),
+		Traces: a.opts.Traces,
+		Meter:  a.meter(), Allowances: a.directory,
 		OnUpgrade:    service.OnUpgrade(c.OnUpgrade),
 		MaxSandboxes: c.MaxSandboxes, MaxPaused: c.MaxPaused, KillOnClose: a.opts.KillOnClose, Logger: a.log,
 		Warm: warmOptions(c.Warm), LostReason: a.lost, EventsNeeded: a.eventsNeeded,
@@ -317,8 +319,11 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 	}
 	access := access.New(access.Options{Core: a.Service, Builds: a.builds, Secrets: a.Vault.For,
 		Audits: a.audits(), Traces: a.traces(), SSHKeys: a.opts.SSHKeys, Nobody: a.opts.Nobody,
-		HostServices: a.opts.HostServices, Usage: a.usage()})
+		HostServices: a.opts.HostServices, Usage: a.usage(), Ceilings: a.directory.Ceilings})
 	a.Access, a.People = access, people(access, a.directory)
+	if err := a.oversee(ctx); err != nil {
+		return err
+	}
 	if err := a.openWebhooks(); err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ func (a *Assembly) openBuilds(ctx context.Context) (err error) {
 	a.builds, err = build.Open(ctx, build.Options{
 		Dir: filepath.Join(a.dir, "builds"), Sandboxes: a.Service, Images: a.images, Tiers: a.buildTiers,
 		Planner: planDockerfile,
-		Network: a.opts.BuildNetwork, Log: a.log,
+		Network: a.opts.BuildNetwork, Quotas: a.directory.Quotas, Log: a.log,
 	})
 	if err != nil {
 		return err

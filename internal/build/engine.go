@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,6 +17,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/build/plan"
 	"github.com/carrel-dev/carrel/internal/image"
+	"github.com/carrel-dev/carrel/internal/quota"
 )
 
 // Sandboxes are the parts of the service that builds use. Package service implements them.
@@ -78,6 +80,8 @@ type Options struct {
 	// Running bounds the builds that run at once, and Queued those of one project that wait. Zeros
 	// are twice the processors, and 256.
 	Running, Queued int
+	// Quotas returns the quotas that bind a key of a project; nil is none.
+	Quotas func(project, key string) []quota.Bound
 	// Timeout bounds a build and StepTimeout each step; zeros are two hours and one.
 	Timeout, StepTimeout time.Duration
 	// CacheBytes bounds the layers of all projects; 0 is 20 GiB.
@@ -100,6 +104,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.CacheBytes <= 0 {
 		o.CacheBytes = 20 << 30
+	}
+	if o.Quotas == nil {
+		o.Quotas = func(string, string) []quota.Bound { return nil }
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -124,6 +131,7 @@ type Engine struct {
 	jobs    map[string]*job // by build
 	queue   []*job
 	running map[string]int // by project
+	making  map[*job]struct{}
 	active  int
 	ids     map[ownName]string // the lasting IDs of templates that have no image yet
 }
@@ -149,7 +157,8 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 		}
 	}
 	e := &Engine{opts: opts, log: opts.Log, jobs: map[string]*job{}, running: map[string]int{},
-		ids: map[ownName]string{}}
+		making: map[*job]struct{}{},
+		ids:    map[ownName]string{}}
 	e.ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
 	e.uploads.dir = filepath.Join(opts.Dir, uploadsDir)
 	e.caches.dir = filepath.Join(opts.Dir, cachesDir)
@@ -272,17 +281,38 @@ func (e *Engine) dispatchLocked() {
 		e.queue = slices.Delete(e.queue, best, best+1)
 		e.active++
 		e.running[j.project]++
+		e.making[j] = struct{}{}
 		e.wg.Go(func() {
 			e.make(j)
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			e.active--
+			delete(e.making, j)
 			if e.running[j.project]--; e.running[j.project] == 0 {
 				delete(e.running, j.project)
 			}
 			e.dispatchLocked()
 		})
 	}
+}
+
+// busyLocked counts the builds of a holder that wait or run. The caller holds mu.
+func (e *Engine) busyLocked(of carrel.Holder) (n int) {
+	for _, all := range [][]*job{e.queue, slices.Collect(maps.Keys(e.making))} {
+		for _, j := range all {
+			if j.project == of.Project && (of.Key == "" || of.Key == j.key()) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// Busy counts the builds of a holder that wait or run.
+func (e *Engine) Busy(of carrel.Holder) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.busyLocked(of)
 }
 
 // enqueue puts a build into the queue. Error: Exhausted.
@@ -293,6 +323,12 @@ func (e *Engine) enqueue(op string, j *job) error {
 	for _, other := range e.queue {
 		if other.project == j.project {
 			waiting++
+		}
+	}
+	for _, b := range e.opts.Quotas(j.project, j.key()) {
+		hit := quota.Over(b, carrel.LimitBuilds, carrel.Milli(e.busyLocked(b.Holder))*quota.One, quota.One)
+		if hit != nil {
+			return quota.Error(op, *hit, 0)
 		}
 	}
 	switch {

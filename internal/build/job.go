@@ -48,6 +48,7 @@ type record struct {
 	Spec   carrel.BuildSpec `json:"spec"`
 	Begun  bool             `json:"begun,omitempty"`  // StartBuild was called
 	Sealed bool             `json:"sealed,omitempty"` // it had secrets or credentials
+	KeyID  string           `json:"keyID,omitempty"`  // of the API key that asked for it; "" for others
 }
 
 // job is one build.
@@ -301,4 +302,11 @@ func (j *job) changed() <-chan struct{} {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.change
+}
+
+// key is the ID of the API key that asked for the build.
+func (j *job) key() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.rec.KeyID
 }

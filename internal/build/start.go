@@ -140,7 +140,7 @@ func (e *Engine) newBuild(ctx context.Context, op string, spec carrel.BuildSpec)
 	b := carrel.Build{ID: newBuildID(), TemplateID: e.lastingID(project, name), Name: name, Tags: tags,
 		Project: project, State: carrel.BuildWaiting,
 		Created: time.Now().UTC(), CPUs: spec.CPUs, MemoryMB: spec.MemoryMB, DiskMB: spec.DiskMB}
-	j, err := newJob(e.opts.Dir, record{Build: b, Spec: kept})
+	j, err := newJob(e.opts.Dir, record{Build: b, Spec: kept, KeyID: carrel.CallerOf(ctx).KeyID})
 	if err != nil {
 		return nil, &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
 	}

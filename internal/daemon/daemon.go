@@ -252,8 +252,8 @@ func (d *Daemon) openDoors() {
 	control := api.New(api.Options{
 		Service: d.parts.Access, Callers: d.callers, Version: version.Version, Limits: d.cfg.Limits, MaxTimeout: d.cfg.MaxTimeout,
 		Snapshots: d.parts.Snapshots, Rekey: d.parts.Vault.Rekey, DefaultNetwork: d.network,
-		Builds:    d.parts.Access,
-		People:    d.parts.People,
+		Builds: d.parts.Access,
+		People: d.parts.People, Allowances: d.parts.Allowances,
 		Teams:     access.Counts{Service: d.parts.Access},
 		Webhooks:  d.parts.Webhooks,
 		Admission: d.parts.Service.Admission,

@@ -45,7 +45,8 @@ var (
 		"GET /carrel/v1/secrets", "GET /carrel/v1/secrets/{secret}", "GET /carrel/v1/ssh-keys",
 		"GET /events/sandboxes", "GET /events/sandboxes/{id}", "GET /events/webhooks", "GET /events/webhooks/{webhook}",
 		"GET /carrel/v1/lifecycle-events", "GET /carrel/v1/webhooks", "GET /carrel/v1/webhooks/{webhook}",
-		"GET /carrel/v1/webhooks/{webhook}/deliveries", "GET /carrel/v1/usage",
+		"GET /carrel/v1/webhooks/{webhook}/deliveries", "GET /carrel/v1/usage", "GET /carrel/v1/quota", "GET /carrel/v1/quotas", "GET /carrel/v1/ceilings",
+		"GET /carrel/v1/budgets",
 		"GET /carrel/v1/audit", "GET /carrel/v1/sandboxes/{id}/audit",
 		"/volumes", "/volumes/", "/volumecontent/",
 	}
@@ -61,6 +62,8 @@ var (
 		"DELETE /access-tokens/{accessTokenID}": owns,
 		"GET /carrel/v1/keys":                   owns, "POST /carrel/v1/keys": owns, "GET /carrel/v1/keys/{key}": owns,
 		"PATCH /carrel/v1/keys/{key}": owns, "POST /carrel/v1/keys/{key}/rotate": owns, "DELETE /carrel/v1/keys/{key}": owns,
+		"PUT /carrel/v1/quota": owns, "PUT /carrel/v1/ceiling": owns, "PUT /carrel/v1/budgets/{name}": owns,
+		"DELETE /carrel/v1/budgets/{name}": owns,
 
 		"POST /carrel/v1/projects": machine, "DELETE /carrel/v1/projects/{name}": machine,
 		"GET /carrel/v1/doctor": machine, "GET /carrel/v1/pool": machine, "GET /carrel/v1/unclaimed": machine,

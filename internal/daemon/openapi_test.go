@@ -110,6 +110,14 @@ var recorded = []struct {
 	{"GET /carrel/v1/keys/{key}", "/carrel/v1/keys/k", "", 200},
 	{"PATCH /carrel/v1/keys/{key}", "/carrel/v1/keys/k", `{"name":"l"}`, 200},
 	{"DELETE /carrel/v1/keys/{key}", "/carrel/v1/keys/l", "", 204},
+	{"GET /carrel/v1/quota", "/carrel/v1/quota", "", 200},
+	{"PUT /carrel/v1/quota", "/carrel/v1/quota", `{"hard":{"sandboxes":1000},"soft":{"vcpus":900.5}}`, 200},
+	{"GET /carrel/v1/quotas", "/carrel/v1/quotas", "", 200},
+	{"PUT /carrel/v1/ceiling", "/carrel/v1/ceiling", `{"timeout":"720h","limits":{"cpus":64}}`, 200},
+	{"GET /carrel/v1/ceilings", "/carrel/v1/ceilings", "", 200},
+	{"PUT /carrel/v1/budgets/{name}", "/carrel/v1/budgets/all", `{"amount":1000000,"unit":"seconds"}`, 200},
+	{"GET /carrel/v1/budgets", "/carrel/v1/budgets", "", 200},
+	{"DELETE /carrel/v1/budgets/{name}", "/carrel/v1/budgets/all", "", 204},
 	{"POST /secrets", "/secrets", `{"name":"mine","value":"v","metadata":{"hosts":"example.com"}}`, 201},
 	{"GET /secrets", "/secrets", "", 200},
 	{"GET /secrets/{secretID}", "/secrets/mine", "", 200},
@@ -263,7 +271,8 @@ func TestDocumentIsTrue(t *testing.T) {
 
 // administrators reports whether a path is for administrators, who act for no project there.
 func administrators(path string) bool {
-	return slices.ContainsFunc([]string{"/doctor", "/pool", "/admission", "/v1/metrics", "/pprof", "/snapshot-store", "/rekey", "/unclaimed", "/v1/projects"},
+	return slices.ContainsFunc([]string{"/doctor", "/pool", "/admission", "/v1/metrics", "/pprof", "/snapshot-store", "/rekey", "/unclaimed", "/v1/projects",
+		"/v1/quota", "/v1/ceiling", "/v1/budgets"},
 		func(part string) bool { return strings.Contains(path, part) })
 }
 

@@ -37,6 +37,13 @@ type Flow struct {
 	Method, Path string
 }
 
+// Closed returns a policy that lets nothing out. label says why, in refusals.
+func Closed(label string) *Policy {
+	p := &Policy{}
+	p.setFallback(false, label)
+	return p
+}
+
 // Verdict is an answer.
 type Verdict struct {
 	Allow bool

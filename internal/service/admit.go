@@ -65,6 +65,9 @@ func (g *gates) enterCreate(ctx context.Context, p *plan) (*admission.Pass, erro
 	if g.table.full() { // no use to wait for a place
 		return nil, g.table.errFull(opCreate)
 	}
+	if err := g.table.roomFor(opCreate, p.rec, 1); err != nil {
+		return nil, err
+	}
 	sb := p.rec.Sandbox
 	class := "create " + string(sb.Tier)
 	if !p.from.boots() {
@@ -114,6 +117,11 @@ func (g *gates) enterWake(ctx context.Context, op string, b *box) (context.Conte
 		return ctx, nil, g.table.errFull(op)
 	}
 	rec := b.record()
+	if rec.Sandbox.State == carrel.Paused {
+		if err := g.table.roomFor(op, rec, 0); err != nil {
+			return ctx, nil, err
+		}
+	}
 	pass, err := g.enter(ctx, admission.Request{Op: op, Lane: admission.Wake, Share: rec.Sandbox.Project, Class: "restore " + string(rec.Sandbox.Tier),
 		MemoryMB: memoryOf(rec.Sandbox)})
 	if err != nil {

@@ -17,13 +17,14 @@ func assemble(ctx context.Context, o *Options) *Service {
 	snaps := timeline.New()
 	rules := &rules{opts: o}
 	j := &journal{opts: o, log: log, table: t, hub: newHub(), census: &census{}}
+	t.warn = j.warnSoft
 	lost := &lostAndFound{opts: o, log: log, table: t, snaps: snaps, journal: j}
 	roots := &roots{opts: o, log: log, table: t, snaps: snaps, lost: lost, young: youngRoot}
 	records := &records{opts: o, log: log, table: t, snaps: snaps}
 	resolver := &resolver{opts: o, snaps: snaps}
 	launcher := &launcher{opts: o, log: log, table: t, roots: roots, resolver: resolver}
 	greeter := &greeter{opts: o, log: log, table: t, journal: j}
-	networks := &networks{opts: o, log: log, table: t, journal: j, records: records, greeter: greeter}
+	networks := &networks{opts: o, log: log, table: t, rules: rules, journal: j, records: records, greeter: greeter}
 	builds := &builds{opts: o, log: log, table: t, snaps: snaps, lost: lost}
 	launcher.builds = builds
 	archive := &archive{builds: builds, opts: o, log: log, table: t, snaps: snaps, journal: j,

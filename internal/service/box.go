@@ -12,6 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/policy"
+	"github.com/carrel-dev/carrel/internal/quota"
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
@@ -48,6 +49,8 @@ type box struct {
 	roll   *roll // the roll of its table; nil outside the table
 	face   face  // under which it is there
 	listed bool  // it is there
+
+	charge quota.Charge // what it is charged for; table.mu guards it
 
 	due dueAt // the expiry's own; see there
 }

@@ -109,6 +109,9 @@ func (cr *creator) Create(ctx context.Context, opts carrel.CreateOptions) (carre
 // create makes a sandbox. sum belongs to the idempotency key.
 func (cr *creator) create(ctx context.Context, opts carrel.CreateOptions,
 	sum [sha256.Size]byte) (carrel.Sandbox, error) {
+	if opts.Timeout == 0 && !opts.NoTimeout {
+		opts.Timeout = cr.rules.lowerTimeout(ctx, cr.rules.lifetime(opts))
+	}
 	p, err := cr.plan(ctx, opts)
 	if err != nil {
 		return carrel.Sandbox{}, shortage.Explain(opCreate, "", err)
@@ -129,7 +132,17 @@ func (cr *creator) make(ctx context.Context, p *plan) (_ carrel.Sandbox, err err
 	}
 	defer cr.table.wg.Done()
 	defer cr.warm.Working()()
-	p.rec.By = carrel.CallerOf(ctx).Key
+	caller := carrel.CallerOf(ctx)
+	p.rec.By = caller.Key
+	if caller.Project == p.rec.Sandbox.Project {
+		p.rec.KeyID = caller.KeyID
+	}
+	if err := cr.rules.mayMake(ctx, p.rec, p.ttl); err != nil {
+		return carrel.Sandbox{}, err
+	}
+	if err := cr.table.roomFor(opCreate, p.rec, 1); err != nil {
+		return carrel.Sandbox{}, err
+	}
 	if cr.takeWarm(p) {
 		sb, again, err := cr.attempt(ctx, p)
 		if !again {
@@ -279,7 +292,7 @@ func (cr *creator) writeDown(ctx context.Context, rec state.Record, p *plan, und
 	go func() { written <- cr.records.putSandbox(ctx, rec) }()
 	go func() {
 		span := trace.Mark(ctx, "event")
-		err := cr.journal.emit(ctx, createdEvent(rec.Sandbox, p.start()))
+		err := cr.journal.emit(ctx, createdEvent(rec, p.start()))
 		span.EndWith(err)
 		if err == nil {
 			undo.Add(func() { cr.announceFailure(rec.Sandbox) })

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/state"
 )
 
 // The types of events.
@@ -149,7 +150,8 @@ const (
 )
 
 // createdEvent is the event of a sandbox's creation. start may be "" when it is not known any more.
-func createdEvent(sb carrel.Sandbox, start string) carrel.Event {
+func createdEvent(rec state.Record, start string) carrel.Event {
+	sb := rec.Sandbox
 	name := sb.Alias
 	if name == "" {
 		name = sb.Template
@@ -158,6 +160,12 @@ func createdEvent(sb carrel.Sandbox, start string) carrel.Event {
 	fields := map[string]string{"template": sb.Template, "tier": string(sb.Tier)}
 	if start != "" {
 		fields["start"] = start
+	}
+	if rec.KeyID != "" {
+		fields["keyID"] = rec.KeyID
+	}
+	if sb.Build != "" {
+		fields["build"] = sb.Build
 	}
 	return carrel.Event{Type: eventCreated, ID: sb.ID, Project: sb.Project, Time: sb.Started,
 		Message: fmt.Sprintf("created from template %s in tier %s with %g CPUs, %d MiB of memory, %d MiB of disk and %d processes; ends at %s",
@@ -316,7 +324,7 @@ func (j *journal) Logs(ctx context.Context, id carrel.ID, opts carrel.LogOptions
 		return nil, missing
 	}
 	if b != nil && !slices.ContainsFunc(events, func(e carrel.Event) bool { return e.Type == eventCreated }) {
-		events = slices.Insert(events, 0, createdEvent(b.public(), "")) // removed for its age, or not written yet
+		events = slices.Insert(events, 0, createdEvent(b.record(), "")) // removed for its age, or not written yet
 	}
 	var out []carrel.LogEntry
 	for _, e := range events {

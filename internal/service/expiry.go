@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/ceiling"
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
@@ -201,6 +202,10 @@ func (li *lifecycle) SetTimeout(ctx context.Context, id carrel.ID, d time.Durati
 	}
 	b, err := li.table.find(op, id)
 	if err != nil {
+		return carrel.Sandbox{}, err
+	}
+	rec := b.record()
+	if err := ceiling.Timeout(op, li.rules.bounds(ctx, rec.Sandbox.Project, rec.KeyID), d); err != nil {
 		return carrel.Sandbox{}, err
 	}
 	changed := false

@@ -46,6 +46,9 @@ func (m *moments) Fork(ctx context.Context, id carrel.ID, o carrel.ForkOptions) 
 	if b.public().State == carrel.Starting {
 		return nil, b.running(opFork)
 	}
+	if err := m.rules.mayFork(ctx, b.public().Project, o.Count); err != nil {
+		return nil, err
+	}
 	ctx, span := m.opts.Traces.Begin(ctx, "fork", id)
 	defer span.End()
 	moment := trace.Mark(ctx, "snapshot")
@@ -150,6 +153,9 @@ func (m *moments) born(ctx context.Context, sr state.SnapshotRecord, from *origi
 		Timeout: timeout, Limits: sr.Record.Sandbox.Limits, Metadata: sr.Record.Sandbox.Metadata,
 		Network: sr.Record.Sandbox.Network, Lifecycle: sr.Record.Sandbox.Lifecycle, Tokens: sr.Record.Sandbox.Tokens,
 		Insecure: sr.Record.Sandbox.AccessToken == "",
+	}
+	if timeout == 0 {
+		opts.Timeout = m.rules.lowerTimeout(ctx, m.rules.lifetime(opts))
 	}
 	p, err := m.creator.planFrom(ctx, sr, opts, egress)
 	if err != nil {

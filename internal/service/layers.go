@@ -75,7 +75,7 @@ func (cr *creator) planWorkshop(ctx context.Context, image string, layer carrel.
 	img.Start, img.Ready = nil, ""
 	p := &plan{driver: drv, root: driver.Root{Image: img.Path}, egress: egress, ttl: ttl,
 		owner: img.Project, cold: !plain}
-	p.rec = cr.newRecord(opts, img, drv.Info().Tier, ttl)
+	p.rec = cr.newRecord(ctx, opts, img, drv.Info().Tier, ttl)
 	p.rec.Root, p.root.Image, err = cr.roots.keepRoot(img)
 	return p, err
 }

@@ -112,6 +112,9 @@ func (m *moments) snap(ctx context.Context, b *box, w wish) (state.SnapshotRecor
 	if err := b.running(""); err != nil {
 		return state.SnapshotRecord{}, err
 	}
+	if err := m.archive.mayKeep(b.record(), w.cause, 0); err != nil {
+		return state.SnapshotRecord{}, err
+	}
 	m.greeter.settle(ctx, b, leaveTime)
 	sr, err := m.archive.keep(ctx, b, w)
 	if err != nil {
@@ -124,6 +127,9 @@ func (m *moments) snap(ctx context.Context, b *box, w wish) (state.SnapshotRecor
 	rec.Sandbox.Snapshot = sr.Snapshot.ID
 	unlock := m.snaps.LockEdits()
 	if err = b.running(""); err == nil {
+		err = m.archive.mayKeep(rec, w.cause, sr.Snapshot.Size) // nobody else adds one now
+	}
+	if err == nil {
 		err = m.records.apply(ctx, state.Change{Put: []state.Record{rec}, PutSnapshots: append(m.archive.renamed(sr), sr)})
 	}
 	unlock()

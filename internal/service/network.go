@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/ceiling"
 	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/policy"
 	"github.com/carrel-dev/carrel/internal/state"
@@ -49,6 +50,7 @@ type networks struct {
 	opts    *Options
 	log     *slog.Logger
 	table   *table
+	rules   *rules
 	journal *journal
 	records *records
 	greeter *greeter
@@ -63,6 +65,10 @@ func (ne *networks) SetNetwork(ctx context.Context, id carrel.ID, n carrel.Netwo
 	}
 	b, err := ne.table.find(opNetwork, id)
 	if err != nil {
+		return carrel.Sandbox{}, err
+	}
+	had := b.record()
+	if err := ceiling.Network(opNetwork, ne.rules.bounds(ctx, had.Sandbox.Project, had.KeyID), n); err != nil {
 		return carrel.Sandbox{}, err
 	}
 	var before *policy.Policy
@@ -100,7 +106,7 @@ func (ne *networks) applyNetwork(op string, b *box) error {
 	}
 	b.save.Lock()
 	defer b.save.Unlock()
-	err := ne.opts.Networks.SetNetwork(b.id, b.rules())
+	err := ne.opts.Networks.SetNetwork(b.id, ne.now(b))
 	if err == nil || errors.Is(err, carrel.NotFound) { // no link: nothing gets out
 		return nil
 	}
@@ -114,6 +120,16 @@ func (ne *networks) Egress(id carrel.ID) *policy.Policy {
 	b, err := ne.table.find(opNetwork, id)
 	if err != nil {
 		return nil
+	}
+	return ne.now(b)
+}
+
+// now is the policy that holds for a sandbox at this moment. While its project has sent all that it
+// may send in a day, nothing gets out.
+func (ne *networks) now(b *box) *policy.Policy {
+	rec := b.record()
+	if ne.opts.Allowances.Muted(rec.Sandbox.Project, rec.KeyID) {
+		return policy.Closed("the quota " + string(carrel.LimitEgress))
 	}
 	return b.rules()
 }

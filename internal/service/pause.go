@@ -86,6 +86,10 @@ func (m *moments) pause(ctx context.Context, b *box, w wish) error {
 		return &carrel.Error{Kind: carrel.Exhausted, Err: fmt.Errorf("all %d sandboxes that may be paused are", most),
 			Hint: "kill some, or raise the limit (carrel serve --max-paused)"}
 	}
+	if err := m.archive.mayKeep(b.record(), w.cause, 0); err != nil {
+		b.setState(carrel.Pausing, carrel.Running)
+		return err
+	}
 	span := trace.Mark(ctx, "end streams")
 	m.greeter.leave(ctx, b, "the sandbox was paused: connect again, and it goes on")
 	span.End()
@@ -204,7 +208,7 @@ func (m *moments) putAway(b *box) {
 	b.samples.at = time.Time{} // from now on, another process is measured
 	b.mu.Unlock()
 	m.lifecycle.expiry.clear(b)
-	m.table.count(-1)
+	m.table.leave(b)
 	if conn != nil {
 		_ = conn.Close()
 	}

@@ -89,6 +89,11 @@ func (m *moments) planPromotion(ctx context.Context, b *box, o carrel.PromoteOpt
 		return fail(carrel.Invalid, "tier", fmt.Errorf("tier %s runs no real programs", tier), "name one that does: gvisor or ns")
 	}
 	p := &promotion{tier: drv.Info().Tier, img: img}
+	rec := b.record()
+	rec.Sandbox.Tier, rec.Sandbox.Template, rec.Sandbox.TemplateOf, rec.Sandbox.Alias = p.tier, img.ID, img.Of, img.Name
+	if err := m.rules.mayWake(ctx, opPromote, rec, 0); err != nil {
+		return nil, err
+	}
 	if p.root, _, err = m.roots.keepRoot(img); err != nil {
 		return fail(carrel.KindOf(err), "template", err, carrel.HintOf(err))
 	}

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/ceiling"
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/failpoint"
@@ -54,6 +56,9 @@ func (m *moments) bringBack(ctx context.Context, id carrel.ID, o comeback) (carr
 	if err != nil {
 		return carrel.Sandbox{}, false, err
 	}
+	if err := m.mayComeBack(ctx, b, o); err != nil {
+		return carrel.Sandbox{}, false, err
+	}
 	resumed := false
 	for {
 		b.mu.Lock()
@@ -93,6 +98,16 @@ func (m *moments) bringBack(ctx context.Context, id carrel.ID, o comeback) (carr
 			return carrel.Sandbox{}, false, b.running(opResume)
 		}
 	}
+}
+
+// mayComeBack says whether the ceilings and budgets of a sandbox, and those of the caller's key, allow
+// what is asked for.
+func (m *moments) mayComeBack(ctx context.Context, b *box, o comeback) error {
+	rec := b.record()
+	if rec.Sandbox.State == carrel.Running {
+		return ceiling.Timeout(opResume, m.rules.bounds(ctx, rec.Sandbox.Project, rec.KeyID), o.Timeout)
+	}
+	return m.rules.mayWake(ctx, opResume, rec, cmp.Or(o.Timeout, rec.Timeout))
 }
 
 // awaken waits for the end of a resumption. A caller that stops waiting does not stop the
@@ -172,10 +187,10 @@ func (m *moments) resume(ctx context.Context, b *box, o comeback) (err error) {
 	defer cancel()
 	var undo cleanup.Stack
 	defer undo.Run()
-	if !m.table.admit() {
-		return m.table.errFull(opResume)
+	if err := m.table.admit(opResume, b); err != nil {
+		return err
 	}
-	undo.Add(func() { m.table.count(-1) })
+	undo.Add(func() { m.table.leave(b) })
 	if !b.setState(carrel.Paused, carrel.Resuming) {
 		return b.running(opResume)
 	}

@@ -103,6 +103,8 @@ type Options struct {
 	Issuer Issuer
 	// Snapshots keeps the snapshots of sandboxes. With nil there are none.
 	Snapshots snapshot.Store
+	// Allowances says what projects and keys may use and allow. With nil nothing is bounded.
+	Allowances Allowances
 	// Meter learns what sandboxes use. With nil nobody does.
 	Meter Meter
 	// Traces measures operations. With nil nothing is measured.
@@ -183,6 +185,9 @@ func (o Options) withDefaults() Options {
 	o.Limits = fill(o.Limits, carrel.Limits{CPUs: 2, MemoryMB: 1024, DiskMB: 10240, Pids: 1024})
 	if o.Meter == nil {
 		o.Meter = noMeter{}
+	}
+	if o.Allowances == nil {
+		o.Allowances = noAllowances{}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -286,6 +291,9 @@ func (s *Service) begin(ctx context.Context) error {
 	}
 	s.ripener.load(ctx)
 	if err := s.recovery.recover(ctx); err != nil {
+		return err
+	}
+	if err := s.loadCreations(ctx); err != nil {
 		return err
 	}
 	s.lost.announce()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/policy"
+	"github.com/carrel-dev/carrel/internal/quota"
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
@@ -20,12 +21,15 @@ type table struct {
 	// ctx ends at Close. Every goroutine that spawn started must end with it.
 	ctx    context.Context
 	cancel context.CancelFunc
+	// warn tells that soft limits of a project are passed.
+	warn func(project string, hits []carrel.LimitHit)
 
 	mu      sync.Mutex
 	boxes   map[carrel.ID]*box
 	roll    *roll              // the same sandboxes, by their properties
 	names   map[name]carrel.ID // of those that have one
 	live    int                // boxes that have an instance or are getting one
+	book    *quota.Book        // what those hold
 	ended   endings
 	closing bool           // nothing new begins
 	drained bool           // nothing may begin; set just before wg is waited for
@@ -33,7 +37,8 @@ type table struct {
 }
 
 func newTable(ctx context.Context, o *Options) *table {
-	t := &table{opts: o, boxes: map[carrel.ID]*box{}, roll: newRoll(), names: map[name]carrel.ID{}}
+	t := &table{opts: o, boxes: map[carrel.ID]*box{}, roll: newRoll(), names: map[name]carrel.ID{}, book: quota.NewBook(),
+		warn: func(string, []carrel.LimitHit) {}}
 	t.ctx, t.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return t
 }
@@ -68,6 +73,10 @@ func (t *table) adopt(b *box, lives bool) {
 	}
 	if lives {
 		t.live++
+		b.mu.Lock()
+		rec := b.rec
+		b.mu.Unlock()
+		t.book.Put(&b.charge, rec.Sandbox.Project, rec.KeyID, quota.LoadOf(rec.Sandbox))
 	}
 }
 
@@ -80,6 +89,7 @@ func (t *table) remove(b *box, sb carrel.Sandbox, v verdict, lived bool) {
 	if lived {
 		t.live--
 	}
+	t.book.Give(&b.charge)
 	t.ended.add(sb.ID, sb.Project, v)
 }
 
@@ -177,10 +187,11 @@ func (t *table) newBox(rec state.Record, egress *policy.Policy, abort context.Ca
 }
 
 // reserve takes a place for a new sandbox. It checks and takes in one step, so parallel creations
-// never exceed the quota. On success, s.wg counts the creation.
+// never exceed a limit or a quota. On success, s.wg counts the creation.
 func (t *table) reserve(p *plan, abort context.CancelCauseFunc) (*box, error) {
 	id := p.rec.Sandbox.ID
 	b := t.newBox(p.rec, p.egress, abort)
+	bounds := t.quotasOf(p.rec)
 	t.mu.Lock()
 	if t.closing {
 		t.mu.Unlock()
@@ -195,6 +206,13 @@ func (t *table) reserve(p *plan, abort context.CancelCauseFunc) (*box, error) {
 			t.mu.Unlock()
 			return nil, errNamed(b.name.text, other)
 		}
+	}
+	soft, hit, after := t.chargeLocked(b, p.rec, bounds, 1)
+	if hit != nil {
+		t.mu.Unlock()
+		return nil, t.errQuota(opCreate, p.rec, hit, after)
+	}
+	if b.name.text != "" {
 		t.names[b.name] = id
 	}
 	t.boxes[id] = b
@@ -202,6 +220,7 @@ func (t *table) reserve(p *plan, abort context.CancelCauseFunc) (*box, error) {
 	t.wg.Add(1)
 	t.mu.Unlock()
 	b.enroll(t.roll)
+	t.warn(p.rec.Sandbox.Project, soft)
 	return b, nil
 }
 
@@ -211,6 +230,10 @@ func (t *table) unreserve(b *box) {
 	t.mu.Lock()
 	t.drop(b.id)
 	t.live--
+	t.book.Give(&b.charge)
+	if sb := b.rec.Sandbox; sb.Build == "" { // neither changes
+		t.book.Undo(sb.Project, b.rec.KeyID)
+	}
 	t.mu.Unlock()
 	close(b.gone)
 }
@@ -222,21 +245,32 @@ func (t *table) full() bool {
 	return t.opts.MaxSandboxes > 0 && t.live >= t.opts.MaxSandboxes
 }
 
-// admit takes a place among the living sandboxes. It reports false when there is none.
-func (t *table) admit() bool {
+// admit takes a place for a paused sandbox among the living ones.
+func (t *table) admit(op string, b *box) error {
+	rec := b.record()
+	bounds := t.quotasOf(rec)
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	if most := t.opts.MaxSandboxes; most > 0 && t.live >= most {
-		return false
+		t.mu.Unlock()
+		return t.errFull(op)
 	}
-	t.live++
-	return true
+	soft, hit, after := t.chargeLocked(b, rec, bounds, 0)
+	if hit == nil {
+		t.live++
+	}
+	t.mu.Unlock()
+	if hit != nil {
+		return t.errQuota(op, rec, hit, after)
+	}
+	t.warn(rec.Sandbox.Project, soft)
+	return nil
 }
 
-// count adds d to the number of sandboxes that have an instance.
-func (t *table) count(d int) {
+// leave frees the place of a sandbox that has no instance any more.
+func (t *table) leave(b *box) {
 	t.mu.Lock()
-	t.live += d
+	t.live--
+	t.book.Give(&b.charge)
 	t.mu.Unlock()
 }
 

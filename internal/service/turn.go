@@ -86,7 +86,7 @@ func lacking(out *carrel.Error) {
 // momentError gives the error of a snapshot operation its final form.
 func (b *box) momentError(ctx context.Context, op string, err error) error {
 	out := &carrel.Error{Op: op, ID: b.id, Kind: carrel.KindOf(err), Err: err, Hint: carrel.HintOf(err),
-		RetryAfter: carrel.RetryAfterOf(err)}
+		RetryAfter: carrel.RetryAfterOf(err), Limit: carrel.LimitOf(err)}
 	var inner *carrel.Error
 	if errors.As(err, &inner) {
 		out.Field = inner.Field

@@ -203,7 +203,8 @@ func (l *lostAndFound) lastPause(id carrel.ID) (state.SnapshotRecord, bool) {
 
 // isPause reports whether a snapshot of this cause is the state of a paused sandbox.
 func isPause(c carrel.Cause) bool {
-	return c == carrel.CausePause || c == carrel.CauseTimeout || c == carrel.CauseIdle
+	return c == carrel.CausePause || c == carrel.CauseTimeout ||
+		c == carrel.CauseIdle || c == carrel.CauseBudget
 }
 
 // claimed removes snapshots from the list that have a record now.

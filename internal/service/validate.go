@@ -56,7 +56,7 @@ func (cr *creator) plan(ctx context.Context, opts carrel.CreateOptions) (*plan, 
 		return nil, err
 	}
 	p := &plan{driver: drv, root: driver.Root{Image: img.Path}, egress: egress, ttl: ttl, owner: img.Project}
-	p.rec = cr.newRecord(opts, img, drv.Info().Tier, ttl)
+	p.rec = cr.newRecord(ctx, opts, img, drv.Info().Tier, ttl)
 	if img.Lent {
 		p.lent = true
 		return p, nil
@@ -74,12 +74,12 @@ func (cr *creator) plan(ctx context.Context, opts carrel.CreateOptions) (*plan, 
 }
 
 // newRecord builds the record of a sandbox that is about to be made.
-func (cr *creator) newRecord(opts carrel.CreateOptions, img image.Image, tier carrel.Tier, ttl time.Duration) state.Record {
+func (cr *creator) newRecord(ctx context.Context, opts carrel.CreateOptions, img image.Image, tier carrel.Tier, ttl time.Duration) state.Record {
 	now := time.Now().UTC().Round(0)
 	sb := copySandbox(carrel.Sandbox{
 		ID: carrel.NewID(), Template: img.ID, TemplateOf: img.Of, Alias: img.Name, Tier: tier,
 		State:  carrel.Starting,
-		Limits: fill(opts.Limits, cr.opts.Limits), Metadata: opts.Metadata, Network: opts.Network,
+		Limits: fill(opts.Limits, cr.rules.defaultLimits(ctx)), Metadata: opts.Metadata, Network: opts.Network,
 		Started: now, Ends: now.Add(ttl), EnvdVersion: carrel.EnvdVersion, Domain: cr.opts.Domain,
 		Lifecycle: opts.Lifecycle, Tokens: opts.Tokens,
 	})

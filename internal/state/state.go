@@ -44,6 +44,8 @@ type Record struct {
 	Guest string
 	// By is the name of the API key that made the sandbox; "" is not recorded.
 	By string `json:",omitempty"`
+	// KeyID is the ID of that key; "" for other credentials.
+	KeyID string `json:",omitempty"`
 	// Key is the idempotency key of the sandbox's creation; "" is none. KeySum is the fingerprint of
 	// what the creation asked for.
 	Key    string   `json:",omitempty"`
@@ -90,6 +92,23 @@ func (r *SnapshotRecord) UnmarshalJSON(raw []byte) error {
 // ProjectRecord is the stored data of one project.
 type ProjectRecord struct {
 	Project carrel.Project
+	Allowance
+	Budgets []BudgetRecord `json:",omitempty"`
+}
+
+// Allowance is what a project or a key may use and allow. Both are replaced, never changed.
+type Allowance struct {
+	Quota   *carrel.Quota   `json:",omitempty"`
+	Ceiling *carrel.Ceiling `json:",omitempty"`
+}
+
+// BudgetRecord is the stored data of one budget. What is spent is in the usage.
+type BudgetRecord struct {
+	Budget carrel.Budget
+	// Warned and Over are the beginnings of the periods for which the budget last warned and last
+	// said that it is spent; zero is never.
+	Warned time.Time `json:",omitzero"`
+	Over   time.Time `json:",omitzero"`
 }
 
 // KeyRecord is the stored data of one API key.
@@ -103,6 +122,7 @@ type KeyRecord struct {
 	// Key.OldUntil.
 	Sum [32]byte
 	Old [32]byte `json:",omitzero"`
+	Allowance
 }
 
 // Change is a set of writes that happen together or not at all. They are made in the order of the

@@ -20,6 +20,7 @@ type Index struct {
 	of    map[carrel.ID]map[carrel.SnapshotID]struct{}         // by sandbox
 	after map[carrel.SnapshotID]map[carrel.SnapshotID]struct{} // by parent, even if the parent is gone
 	held  map[carrel.SnapshotID]int                            // in use: must not be deleted
+	bytes map[carrel.Holder]int64                              // of the snapshots of a project, and of those that a key's sandboxes left
 }
 
 // ownName is a name within its project.
@@ -28,7 +29,7 @@ type ownName struct{ project, name string }
 // New returns an empty index.
 func New() *Index {
 	return &Index{byID: map[carrel.SnapshotID]state.SnapshotRecord{}, names: map[ownName]carrel.SnapshotID{},
-		of: map[carrel.ID]map[carrel.SnapshotID]struct{}{}, after: map[carrel.SnapshotID]map[carrel.SnapshotID]struct{}{}, held: map[carrel.SnapshotID]int{}}
+		of: map[carrel.ID]map[carrel.SnapshotID]struct{}{}, after: map[carrel.SnapshotID]map[carrel.SnapshotID]struct{}{}, held: map[carrel.SnapshotID]int{}, bytes: map[carrel.Holder]int64{}}
 }
 
 // LockEdits makes the caller the only one who changes existing records. The caller holds it during
@@ -45,6 +46,7 @@ func (x *Index) Put(all ...state.SnapshotRecord) {
 	for _, sr := range all {
 		x.dropLocked(sr.Snapshot.ID)
 		x.byID[sr.Snapshot.ID] = sr
+		x.weighLocked(sr, 1)
 		for _, n := range sr.Snapshot.Names {
 			x.names[ownName{sr.Snapshot.Project, n}] = sr.Snapshot.ID
 		}
@@ -53,6 +55,31 @@ func (x *Index) Put(all ...state.SnapshotRecord) {
 			addTo(x.after, sr.Snapshot.Parent, sr.Snapshot.ID)
 		}
 	}
+}
+
+// weighLocked adds the size of a snapshot to its holders' sums, or takes it off.
+func (x *Index) weighLocked(sr state.SnapshotRecord, sign int64) {
+	size := max(sr.Snapshot.Size, 0) * sign
+	if size == 0 || sr.Snapshot.Project == "" || sr.Snapshot.Cause == carrel.CauseBuild {
+		return
+	}
+	of := []carrel.Holder{{Project: sr.Snapshot.Project}}
+	if key := sr.Record.KeyID; key != "" {
+		of = append(of, carrel.Holder{Project: sr.Snapshot.Project, Key: key})
+	}
+	for _, h := range of {
+		if x.bytes[h] += size; x.bytes[h] == 0 {
+			delete(x.bytes, h)
+		}
+	}
+}
+
+// Bytes returns the size of all snapshots of a project, or of those of the sandboxes that a key of it
+// made. What builds keep does not count.
+func (x *Index) Bytes(of carrel.Holder) int64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.bytes[of]
 }
 
 // Drop forgets a record.
@@ -68,6 +95,7 @@ func (x *Index) dropLocked(id carrel.SnapshotID) {
 		return
 	}
 	delete(x.byID, id)
+	x.weighLocked(sr, -1)
 	for _, n := range sr.Snapshot.Names {
 		if own := (ownName{sr.Snapshot.Project, n}); x.names[own] == id {
 			delete(x.names, own)

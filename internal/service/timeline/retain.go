@@ -17,7 +17,8 @@ func IsAuto(sn carrel.Snapshot) bool {
 
 // isPause reports whether a snapshot was taken to pause its sandbox.
 func isPause(sn carrel.Snapshot) bool {
-	return sn.Cause == carrel.CausePause || sn.Cause == carrel.CauseTimeout || sn.Cause == carrel.CauseIdle
+	return sn.Cause == carrel.CausePause || sn.Cause == carrel.CauseTimeout || sn.Cause == carrel.CauseIdle ||
+		sn.Cause == carrel.CauseBudget
 }
 
 // children counts the snapshots whose parent is this one.
