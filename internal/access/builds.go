@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/request"
 )
 
 // Builds makes templates step by step; package build implements it. It takes the project from the
@@ -91,7 +92,9 @@ func (s *Service) StartBuild(ctx context.Context, spec carrel.BuildSpec) (carrel
 	if err != nil {
 		return carrel.Build{}, err
 	}
-	return s.opts.Builds.StartBuild(ctx, spec)
+	b, err := s.opts.Builds.StartBuild(ctx, spec)
+	request.Touch(ctx, b.ID)
+	return b, err
 }
 
 // NewBuild makes a build that waits for its start.
@@ -100,7 +103,9 @@ func (s *Service) NewBuild(ctx context.Context, spec carrel.BuildSpec) (carrel.B
 	if err != nil {
 		return carrel.Build{}, err
 	}
-	return s.opts.Builds.NewBuild(ctx, spec)
+	b, err := s.opts.Builds.NewBuild(ctx, spec)
+	request.Touch(ctx, b.ID)
+	return b, err
 }
 
 // HasUpload reports whether the caller's project has uploaded an archive.

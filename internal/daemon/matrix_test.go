@@ -62,6 +62,8 @@ var (
 		"GET /carrel/v1/keys":                   owns, "POST /carrel/v1/keys": owns, "GET /carrel/v1/keys/{key}": owns,
 		"PATCH /carrel/v1/keys/{key}": owns, "POST /carrel/v1/keys/{key}/rotate": owns, "DELETE /carrel/v1/keys/{key}": owns,
 
+		"GET /carrel/v1/trail": owns, "GET /carrel/v1/trail/verify": machine,
+
 		"POST /carrel/v1/projects": machine, "DELETE /carrel/v1/projects/{name}": machine,
 		"GET /carrel/v1/doctor": machine, "GET /carrel/v1/pool": machine, "GET /carrel/v1/unclaimed": machine,
 		"POST /carrel/v1/unclaimed/{id}/reclaim": machine, "DELETE /carrel/v1/unclaimed/{id}": machine,

@@ -133,6 +133,8 @@ var recorded = []struct {
 	{"GET /carrel/v1/sandboxes/{id}/logs", "/carrel/v1/sandboxes/{box}/logs", "", 200},
 	{"GET /carrel/v1/sandboxes/{id}/trace", "/carrel/v1/sandboxes/{box}/trace", "", 200},
 	{"GET /carrel/v1/sandboxes/{id}/processes", "/carrel/v1/sandboxes/{box}/processes", "", 200},
+	{"GET /carrel/v1/trail", "/carrel/v1/trail?limit=5", "", 200},
+	{"GET /carrel/v1/trail/verify", "/carrel/v1/trail/verify", "", 200},
 	{"GET /carrel/v1/usage", "/carrel/v1/usage?by=project,day,label:of", "", 200},
 	{"GET /carrel/v1/events", "/carrel/v1/events?after=1", "", 200},
 	{"GET /carrel/v1/templates", "/carrel/v1/templates", "", 200},
@@ -263,7 +265,7 @@ func TestDocumentIsTrue(t *testing.T) {
 
 // administrators reports whether a path is for administrators, who act for no project there.
 func administrators(path string) bool {
-	return slices.ContainsFunc([]string{"/doctor", "/pool", "/admission", "/v1/metrics", "/pprof", "/snapshot-store", "/rekey", "/unclaimed", "/v1/projects"},
+	return slices.ContainsFunc([]string{"/doctor", "/pool", "/admission", "/v1/metrics", "/pprof", "/snapshot-store", "/rekey", "/unclaimed", "/v1/projects", "/trail/verify"},
 		func(part string) bool { return strings.Contains(path, part) })
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/request"
 )
 
 // Sandboxes is the part of the service that the gateway needs.
@@ -39,6 +40,11 @@ type Options struct {
 	MaxPerSandbox int
 	// Callers knows the API keys, and the caller on whose behalf a visit is. Nil knows none.
 	Callers Callers
+	// Journal takes what visitors did; nil is none.
+	Journal request.Journal
+	// Observe measures each request: what it was for, the status of the answer, and the time until
+	// the answer began; nil is none.
+	Observe func(ctx context.Context, what string, status int, took time.Duration)
 	Log     *slog.Logger
 }
 
@@ -90,7 +96,7 @@ func New(opts Options) *Gateway {
 	g.proxy = &httputil.ReverseProxy{
 		Rewrite:        g.rewrite,
 		Transport:      transport{g},
-		ModifyResponse: g.withEnding,
+		ModifyResponse: g.answered,
 		FlushInterval:  -1,
 		BufferPool:     &buffers{},
 		ErrorHandler:   g.proxyError,
@@ -145,8 +151,9 @@ func (g *Gateway) Wrap(next http.Handler) http.Handler {
 // serve checks one request and proxies it. If the sandbox is paused and has automatic wake-up,
 // serve wakes it and holds the request until then. The body is not read before the sandbox runs.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, t Target) {
-	rt := &routed{target: t, grpc: isGRPC(r), health: isHealth(r, t)}
+	rt := &routed{target: t, grpc: isGRPC(r), health: isHealth(r, t), at: time.Now()}
 	if ans := g.admit(r, rt); ans != nil {
+		g.note(r, rt, ans.Code)
 		ans.write(w, r)
 		return
 	}

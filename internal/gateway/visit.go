@@ -28,7 +28,8 @@ type routed struct {
 	body    *incoming
 	wakes   bool // it may wake the sandbox
 	grpc    bool
-	health  bool // the request asks the guest whether the sandbox runs
+	health  bool      // the request asks the guest whether the sandbox runs
+	at      time.Time // when the request came
 
 	conn *guest.Conn
 	done func()

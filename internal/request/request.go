@@ -25,8 +25,6 @@ type Info struct {
 	ID string
 	// From is the client's network address.
 	From string
-	// Trace is the ID of the trace that the request belongs to; "" for none.
-	Trace string
 
 	mu      sync.Mutex
 	targets []string
@@ -75,8 +73,7 @@ func (i *Info) Targets() []string {
 	return slices.Clone(i.targets)
 }
 
-// Handler returns a log handler that adds the ID of the request that a message belongs to, and the
-// ID of its trace.
+// Handler returns a log handler that adds the ID of the request that a message belongs to.
 func Handler(h slog.Handler) slog.Handler { return handler{h} }
 
 type handler struct{ slog.Handler }
@@ -85,9 +82,6 @@ type handler struct{ slog.Handler }
 func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	if i := Of(ctx); i != nil {
 		r.AddAttrs(slog.String("request", i.ID))
-		if i.Trace != "" {
-			r.AddAttrs(slog.String("trace", i.Trace))
-		}
 	}
 	return h.Handler.Handle(ctx, r)
 }

@@ -1,6 +1,7 @@
 package trail
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -8,21 +9,14 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/request"
 )
 
 // Entry is one operation of a caller.
-type Entry struct {
-	Kind    string // one of the first four kinds of a record
-	Caller  carrel.Caller
-	From    string // network address
-	Request string // the request's ID
-	Op      string
-	Targets []string
-	Status  int
-}
+type Entry = request.Operation
 
-// identity names the caller whose share a record takes. Everyone without a key shares one.
-func (e Entry) identity() string {
+// identityOf names the caller whose share a record takes. Everyone without a key shares one.
+func identityOf(e Entry) string {
 	switch {
 	case e.Caller.KeyID != "":
 		return e.Caller.KeyID
@@ -32,27 +26,30 @@ func (e Entry) identity() string {
 	return e.Caller.Project + "/" + e.Caller.Key
 }
 
-func (e Entry) record() carrel.TrailRecord {
+func recordOf(e Entry) carrel.TrailRecord {
 	c := e.Caller
 	return carrel.TrailRecord{Kind: e.Kind, Key: c.Key, KeyID: c.KeyID, Project: c.Project, Role: c.Role,
 		From: e.From, Request: e.Request, Op: e.Op, Target: strings.Join(e.Targets, " "), Status: e.Status}
 }
 
+// lasting reports whether each operation has a record of its own: it changed something.
+func lasting(e Entry) bool { return e.Kind == carrel.TrailChange && e.Status < http.StatusBadRequest }
+
 // Note records an operation. When it returns, the kernel has the record, so that only a crash of the
 // whole machine can lose it. Two things are counted instead: operations that change nothing, when the
 // same caller did the same lately, and what is beyond the caller's share.
 func (t *Trail) Note(e Entry) {
-	r := bound(e.record())
+	r := bound(recordOf(e))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
 		return
 	}
 	now := t.opts.Now()
-	if e.Kind != carrel.TrailChange && t.folds.repeat(e, r, now) {
+	if !lasting(e) && t.folds.repeat(e, r, now) {
 		return
 	}
-	if !t.shares.take(e.identity(), now) {
+	if !t.shares.take(identityOf(e), now) {
 		t.folds.count(e, r, now)
 		return
 	}
@@ -170,11 +167,11 @@ func (f *folds) init() { f.of, f.number = map[foldKey]*fold{}, map[string]int{} 
 
 // key returns how an operation is counted.
 func (f *folds) key(e Entry, r carrel.TrailRecord) foldKey {
-	k := foldKey{kind: e.Kind, identity: e.identity(), op: r.Op, target: r.Target, status: e.Status}
+	k := foldKey{kind: e.Kind, identity: identityOf(e), op: r.Op, target: r.Target, status: e.Status}
 	switch {
 	case e.Kind == carrel.TrailRefuse && k.identity == "":
 		k.op, k.target = "", r.From // who tries many doors is one
-	case e.Kind == carrel.TrailChange:
+	case lasting(e):
 		k.target, k.status = "", 0
 	}
 	if f.of[k] != nil {
@@ -265,3 +262,5 @@ func (f *folds) due(now time.Time, all bool, take func(identity string) bool) []
 	})
 	return out
 }
+
+var _ request.Journal = (*Trail)(nil)
