@@ -234,6 +234,7 @@ func (n *noted) dispatch(r *http.Request) {
 	}
 	r, done, err := s.arrive(r)
 	if err != nil {
+		n.r = r
 		_, n.op = s.mux.Handler(r)
 		s.fail(w, r, err)
 		return

@@ -174,6 +174,8 @@ var recorded = []struct {
 	{"DELETE /carrel/v1/sandboxes/{id}", "/carrel/v1/sandboxes/{new}", "", 204},
 	{"DELETE /sandboxes/{id}", "/sandboxes/{box}", "", 204},
 	{"GET /health", "/health", "", 204},
+	{"GET /healthz", "/healthz", "", 204},
+	{"GET /readyz", "/readyz", "", 204},
 	{"POST /volumes", "/volumes", "", 501},
 	{"POST /templates", "/templates", "", 501},
 }
