@@ -3,7 +3,6 @@ package api
 import (
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/request"
@@ -15,13 +14,12 @@ const requestIDHeader = "X-Request-Id"
 // statusLeft is noted for a client that left before its answer began.
 const statusLeft = 499
 
-// noted is an answer that is noted when it begins: in the audit trail, and in the measurements.
+// noted is an answer that is noted when it begins: in the audit trail.
 // What a client was told is therefore in the trail, even if the daemon dies in the next moment.
 type noted struct {
 	http.ResponseWriter
 	server *Server
 	r      *http.Request
-	at     time.Time
 	op     string // where the mux does not say it
 	began  bool
 }
@@ -34,7 +32,7 @@ func takeNotes(s *Server, w http.ResponseWriter, r *http.Request) *noted {
 		r = r.WithContext(request.With(r.Context(), info))
 	}
 	w.Header().Set(requestIDHeader, info.ID)
-	return &noted{ResponseWriter: w, server: s, r: r, at: time.Now()}
+	return &noted{ResponseWriter: w, server: s, r: r}
 }
 
 // Unwrap is for [http.ResponseController].
@@ -64,7 +62,7 @@ func (n *noted) begin(status int) {
 	}
 	n.began = true
 	opts := &n.server.opts
-	if opts.Journal == nil && opts.Observe == nil {
+	if opts.Journal == nil {
 		return
 	}
 	r, route := n.r, n.op
@@ -76,12 +74,6 @@ func (n *noted) begin(status int) {
 	}
 	if route == "" || route == "/" {
 		route = "no route"
-	}
-	if opts.Observe != nil {
-		opts.Observe(r.Context(), route, status, time.Since(n.at))
-	}
-	if opts.Journal == nil {
-		return
 	}
 	info := request.Of(r.Context())
 	op := request.Operation{Kind: kindOf(r, route), From: info.From, Request: info.ID, Op: route,

@@ -51,9 +51,6 @@ type Options struct {
 	Ready func() bool
 	// Journal takes what callers did; nil is none.
 	Journal request.Journal
-	// Observe measures each request: its route, the status of the answer, and the time until the
-	// answer began; nil is none.
-	Observe func(ctx context.Context, route string, status int, took time.Duration)
 	// Done ends long answers (events, dialled streams) when it is closed, so that a stopping daemon
 	// need not wait for them. With nil, they never end this way.
 	Done <-chan struct{}

@@ -42,9 +42,6 @@ type Options struct {
 	Callers Callers
 	// Journal takes what visitors did; nil is none.
 	Journal request.Journal
-	// Observe measures each request: what it was for, the status of the answer, and the time until
-	// the answer began; nil is none.
-	Observe func(ctx context.Context, what string, status int, took time.Duration)
 	Log     *slog.Logger
 }
 
@@ -151,7 +148,7 @@ func (g *Gateway) Wrap(next http.Handler) http.Handler {
 // serve checks one request and proxies it. If the sandbox is paused and has automatic wake-up,
 // serve wakes it and holds the request until then. The body is not read before the sandbox runs.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, t Target) {
-	rt := &routed{target: t, grpc: isGRPC(r), health: isHealth(r, t), at: time.Now()}
+	rt := &routed{target: t, grpc: isGRPC(r), health: isHealth(r, t)}
 	if ans := g.admit(r, rt); ans != nil {
 		g.note(r, rt, ans.Code)
 		ans.write(w, r)

@@ -5,7 +5,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/request"
@@ -19,17 +18,13 @@ func (g *Gateway) answered(resp *http.Response) error {
 	return g.withEnding(resp)
 }
 
-// note gives a request to the audit trail and to the measurements. Answers about a sandbox that is
-// not there are measured only: nobody entered anything.
+// note gives a request to the audit trail. Answers about a sandbox that is not there are left out:
+// nobody entered anything.
 func (g *Gateway) note(r *http.Request, rt *routed, status int) {
-	what := visited(r, rt.target)
-	if g.opts.Observe != nil {
-		g.opts.Observe(r.Context(), what, status, time.Since(rt.at))
-	}
 	if g.opts.Journal == nil || rt.health || rt.sandbox.ID == "" || status >= http.StatusInternalServerError {
 		return
 	}
-	op := request.Operation{Kind: request.Refused(carrel.TrailEnter, status), Op: what,
+	op := request.Operation{Kind: request.Refused(carrel.TrailEnter, status), Op: visited(r, rt.target),
 		Targets: []string{string(rt.sandbox.ID)}, Status: status,
 		Caller: carrel.Caller{Key: "visitor", Project: rt.sandbox.Project, Role: carrel.RoleVisitor}}
 	if c, ok := carrel.CallerIn(r.Context()); ok {

@@ -28,8 +28,7 @@ type routed struct {
 	body    *incoming
 	wakes   bool // it may wake the sandbox
 	grpc    bool
-	health  bool      // the request asks the guest whether the sandbox runs
-	at      time.Time // when the request came
+	health  bool // the request asks the guest whether the sandbox runs
 
 	conn *guest.Conn
 	done func()
