@@ -173,7 +173,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}
 		w.Header().Set("Retry-After", after)
 	}
-	if status >= http.StatusInternalServerError {
+	if status >= http.StatusInternalServerError && status != http.StatusNotImplemented {
 		body.RequestID = reference(r)
 	}
 	writeJSON(w, status, body)

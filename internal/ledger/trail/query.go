@@ -1,6 +1,7 @@
 package trail
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"iter"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/carrel-dev/carrel"
@@ -59,7 +61,10 @@ func (t *Trail) records(ctx context.Context, opts carrel.TrailOptions, yield fun
 	} else {
 		missing = 0
 	}
-	for _, seg := range list[start:] {
+	for i, seg := range list[start:] {
+		if i+1 < len(list[start:]) && list[start+i+1].first <= opts.After+1 {
+			continue // all of it is known
+		}
 		err := t.each(ctx, seg, end, opts, func(r carrel.TrailRecord) error {
 			if missing > 0 {
 				missing--
@@ -103,6 +108,9 @@ func (t *Trail) each(ctx context.Context, seg segment, end int64, opts carrel.Tr
 		if n++; n%256 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
+		if seq, ok := lineSeq(line); ok && seq <= opts.After {
+			return nil // much faster than to parse it
+		}
 		r, _, ok := parse(line)
 		if !ok {
 			return nil
@@ -119,6 +127,17 @@ func (t *Trail) each(ctx context.Context, seg segment, end int64, opts carrel.Tr
 		return nil
 	}
 	return err
+}
+
+// lineSeq reads only the number of a line.
+func lineSeq(line []byte) (int64, bool) {
+	rest, ok := bytes.CutPrefix(line, []byte(`{"seq":`))
+	digits, _, found := bytes.Cut(rest[:min(len(rest), 24)], []byte(","))
+	if !ok || !found {
+		return 0, false
+	}
+	seq, err := strconv.ParseInt(string(digits), 10, 64)
+	return seq, err == nil
 }
 
 // selects reports whether a question asks for a record.
