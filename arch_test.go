@@ -30,7 +30,7 @@ var floors = []struct {
 		"internal/version", "internal/testenv", "internal/datadir", "internal/linux",
 		"internal/failpoint", "internal/pki",
 		"internal/refusal", "internal/gitdir", "internal/pool", "internal/admission", "internal/trace", "internal/rest", "internal/notices", "internal/openapi",
-		"internal/reserve", "internal/shortage", "internal/readiness", "internal/quota",
+		"internal/reserve", "internal/shortage", "internal/readiness", "internal/quota", "internal/request",
 	}},
 	{2, []string{
 		"internal/driver", "internal/driver/drivertest", "internal/driver/hosted", "internal/guest", "internal/image", "internal/state",

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/ceiling"
+	"github.com/carrel-dev/carrel/internal/request"
 )
 
 // Builds makes templates step by step; package build implements it. It takes the project from the
@@ -103,7 +104,9 @@ func (s *Service) StartBuild(ctx context.Context, spec carrel.BuildSpec) (carrel
 	if err != nil {
 		return carrel.Build{}, err
 	}
-	return s.opts.Builds.StartBuild(ctx, spec)
+	b, err := s.opts.Builds.StartBuild(ctx, spec)
+	request.Touch(ctx, b.ID)
+	return b, err
 }
 
 // NewBuild makes a build that waits for its start.
@@ -112,7 +115,9 @@ func (s *Service) NewBuild(ctx context.Context, spec carrel.BuildSpec) (carrel.B
 	if err != nil {
 		return carrel.Build{}, err
 	}
-	return s.opts.Builds.NewBuild(ctx, spec)
+	b, err := s.opts.Builds.NewBuild(ctx, spec)
+	request.Touch(ctx, b.ID)
+	return b, err
 }
 
 // HasUpload reports whether the caller's project has uploaded an archive.

@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/request"
 )
 
 // secrets returns the secrets of the caller's project. This holds for an administrator too: nobody
@@ -23,6 +24,7 @@ func (s *Service) CreateSecret(ctx context.Context, n carrel.NewSecret) (carrel.
 	if err != nil {
 		return carrel.Secret{}, err
 	}
+	request.Touch(ctx, n.Name)
 	return own.CreateSecret(ctx, n)
 }
 
@@ -182,6 +184,7 @@ func (s *Service) AddSSHKey(ctx context.Context, name, publicKey string, sandbox
 	if s.opts.SSHKeys == nil {
 		return carrel.NoSSHAccess{}.AddSSHKey(ctx, name, publicKey, sandboxes)
 	}
+	request.Touch(ctx, name)
 	return s.opts.SSHKeys.Add(keyProject(c), name, publicKey, sandboxes)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/request"
 )
 
 // Pause implements carrel.Moments.
@@ -35,7 +36,9 @@ func (s *Service) Snapshot(ctx context.Context, id carrel.ID, opts carrel.Snapsh
 	if err != nil {
 		return carrel.Snapshot{}, err
 	}
-	return s.opts.Core.Snapshot(ctx, id, opts)
+	sn, err := s.opts.Core.Snapshot(ctx, id, opts)
+	request.Touch(ctx, string(sn.ID))
+	return sn, err
 }
 
 // Fork implements carrel.Moments.
@@ -44,7 +47,11 @@ func (s *Service) Fork(ctx context.Context, id carrel.ID, opts carrel.ForkOption
 	if err != nil {
 		return nil, err
 	}
-	return s.opts.Core.Fork(ctx, id, opts)
+	forks, err := s.opts.Core.Fork(ctx, id, opts)
+	for _, f := range forks {
+		request.Touch(ctx, string(f.Sandbox.ID))
+	}
+	return forks, err
 }
 
 // Rollback implements carrel.Moments.

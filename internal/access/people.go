@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/request"
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
@@ -104,6 +105,7 @@ func (p *People) CreateProject(ctx context.Context, name string) (carrel.Project
 			Err:  fmt.Errorf("there are %d projects, and no more may be", maxProjects),
 			Hint: "remove some: carrel project rm"}
 	}
+	request.Touch(ctx, name)
 	made := carrel.Project{Name: name, ID: carrel.TeamID(name), Created: time.Now().UTC()}
 	return made, d.applyLocked(ctx, state.Change{PutProjects: []state.ProjectRecord{{Project: made}}})
 }
@@ -289,6 +291,8 @@ func (p *People) CreateKey(ctx context.Context, n carrel.NewKey) (carrel.IssuedK
 	if err != nil {
 		return none, err
 	}
+	request.Touch(ctx, key.ID)
+	request.Touch(ctx, key.Name)
 	return carrel.IssuedKey{APIKey: key, Secret: secret}, nil
 }
 

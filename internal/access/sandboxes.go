@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/request"
 )
 
 // Create implements carrel.Sandboxes. The sandbox belongs to the caller's project.
@@ -23,7 +24,9 @@ func (s *Service) Create(ctx context.Context, opts carrel.CreateOptions) (carrel
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
-	return s.opts.Core.Create(ctx, opts)
+	sb, err := s.opts.Core.Create(ctx, opts)
+	request.Touch(ctx, string(sb.ID))
+	return sb, err
 }
 
 // Get implements carrel.Sandboxes.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/image"
+	"github.com/carrel-dev/carrel/internal/request"
 )
 
 // resolve asks the core what a text means to the caller. The core passes over everything that the
@@ -135,6 +136,7 @@ func (s *Service) PullTemplate(ctx context.Context, name, ref string,
 	if err != nil {
 		return carrel.Template{}, err
 	}
+	request.Touch(ctx, name)
 	return s.opts.Core.PullTemplate(ctx, name, ref, progress)
 }
 
@@ -148,6 +150,7 @@ func (s *Service) PullImage(ctx context.Context, name string, opts carrel.PullOp
 	if err != nil {
 		return carrel.Template{}, err
 	}
+	request.Touch(ctx, name)
 	return s.opts.Core.PullImage(ctx, name, opts, progress)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/request"
 )
 
 // Webhooks are the webhooks of the caller's own project. This holds for an administrator too: its
@@ -39,7 +40,9 @@ func (s Webhooks) CreateWebhook(ctx context.Context, n carrel.NewWebhook) (carre
 	if err != nil {
 		return carrel.Webhook{}, err
 	}
-	return own.CreateWebhook(ctx, n)
+	h, err := own.CreateWebhook(ctx, n)
+	request.Touch(ctx, h.ID)
+	return h, err
 }
 
 // ListWebhooks implements carrel.Webhooks.

@@ -42,7 +42,7 @@ func (s *Server) arrive(r *http.Request) (_ *http.Request, done func(), err erro
 		}
 	}()
 	if c := carrel.CallerOf(ctx); c.Role == carrel.RoleReader && r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return r, nil, errReader()
+		return r.WithContext(context.WithoutCancel(ctx)), nil, errReader() // the trail says who it was
 	}
 	ctx = trace.Arrive(ctx, r.Header.Get("Traceparent"))
 	if text := r.Header.Get(deadlineHeader); text != "" && r.Method == http.MethodPost {

@@ -167,7 +167,10 @@ var daemonOperations = map[string]openapi.Operation{
 		Query: auditQuery, Media: openapi.Lines, Answers: answers(200, auditLine{})},
 	"GET" + ours + "/sandboxes/{id}/audit": {Tag: tagDaemon, Summary: "Read the same log of one sandbox, also after its end.",
 		Query: auditQuery, Media: openapi.Lines, Answers: answers(200, auditLine{})},
-	"GET" + ours + "/ssh-keys": {Tag: tagDaemon, Summary: "List the keys that may open SSH sessions.", Answers: answers(200, []carrel.SSHKey{})},
+	"GET" + ours + "/trail": {Tag: tagDaemon, Summary: "Read the audit trail: what callers did, one record a line, as it was written. Needs a key with the scope admin, which sees its own project.",
+		Query: trailQuery, Media: openapi.Lines, Answers: answers(200, carrel.TrailRecord{})},
+	"GET" + ours + "/trail/verify": {Tag: tagDaemon, Summary: "Check the chain of hashes and the signatures of the audit trail. Administrators only.", Answers: answers(200, carrel.TrailReport{})},
+	"GET" + ours + "/ssh-keys":     {Tag: tagDaemon, Summary: "List the keys that may open SSH sessions.", Answers: answers(200, []carrel.SSHKey{})},
 	"POST" + ours + "/ssh-keys": {Tag: tagDaemon, Summary: "Let a key open SSH sessions.", Body: strict(sshKeyIn{}, "name", "publicKey"),
 		Answers: answers(201, carrel.SSHKey{})},
 	"DELETE" + ours + "/ssh-keys/{name}": {Tag: tagDaemon, Summary: "Take an SSH key's right away and end its sessions.", Answers: nothing()},
@@ -178,10 +181,16 @@ var auditQuery = []openapi.Parameter{openapi.Time("since"), openapi.Time("until"
 	openapi.String("host"), openapi.String("rule"), openapi.String("secret"), openapi.String("sandbox"), openapi.String("project"),
 	openapi.Integer("after"), openapi.Integer("limit"), openapi.Boolean("follow")}
 
+// trailQuery are the parameters of a request for the audit trail.
+var trailQuery = []openapi.Parameter{openapi.String("project"), openapi.String("key"), openapi.String("kind"), openapi.String("op"),
+	openapi.String("target"), openapi.Time("since"), openapi.Time("until"), openapi.Integer("after"), openapi.Integer("limit")}
+
 // openOperations describes the routes that need no key. The daemon serves the documents about
 // identity itself.
 var openOperations = map[string]openapi.Operation{
 	"GET /health":                           {Tag: tagDaemon, Summary: "Answer 204 once requests are served, and 503 before.", Open: true, Answers: map[int]any{204: nil, 503: nil}},
+	"GET /healthz":                          {Tag: tagDaemon, Summary: "Answer 204 as long as the daemon answers at all.", Open: true, Answers: nothing()},
+	"GET /readyz":                           {Tag: tagDaemon, Summary: "The same as /health.", Open: true, Answers: map[int]any{204: nil, 503: nil}},
 	"GET " + DocumentPath:                   {Tag: tagDaemon, Summary: "Get this document.", Open: true, Answers: answers(200, map[string]any{})},
 	"GET /.well-known/openid-configuration": {Tag: tagIdentity, Summary: "Tell where the keys are, as OpenID Connect has it.", Open: true, Answers: answers(200, map[string]any{})},
 	"GET" + ours + "/identity/jwks":         {Tag: tagIdentity, Summary: "Get the public keys that identity tokens are verified with.", Open: true, Answers: answers(200, map[string]any{})},

@@ -121,6 +121,8 @@
 //	GET    /carrel/v1/usage?by&from&to&project&sandbox&format    what was used: {from, to, by, rows, total}; by=project,label:task; format=csv
 //	GET    /carrel/v1/audit?since&until&verdict&host&rule&secret&sandbox&project&after&limit&follow   one {decision} a line; verdict=allowed or denied
 //	GET    /carrel/v1/sandboxes/{id}/audit                       the same of one sandbox, also when it is gone
+//	GET    /carrel/v1/trail?project&key&kind&op&target&since&until&after&limit   the audit trail, one carrel.TrailRecord a line; scope admin
+//	GET    /carrel/v1/trail/verify                               a carrel.TrailReport
 //	GET    /carrel/v1/templates  GET, DELETE /carrel/v1/templates/{name}    PATCH body: {start, ready, public}
 //	POST   /carrel/v1/templates/import?name                      body: the archive; progress lines, then the result
 //	POST   /carrel/v1/builds                                     body: carrel.BuildSpec, or a form of options and context → 202 carrel.Build

@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/request"
 	"github.com/carrel-dev/carrel/internal/shortage"
 )
 
@@ -50,6 +49,9 @@ type errorBody struct {
 	// Cause is the message without the operation, sandbox and field above. Package client restores
 	// the error from it.
 	Cause string `json:"cause,omitempty"`
+	// RequestID is the request's ID, in errors that are the daemon's or the machine's. Every answer
+	// has it in the header X-Request-Id.
+	RequestID string `json:"requestID,omitempty"`
 }
 
 // problem is an error whose message is sent unchanged: one of E2B's texts.
@@ -103,7 +105,7 @@ func (s *Server) render(r *http.Request, err error) (int, errorBody) {
 		return p.status, p.body
 	}
 	if field, _ := shortage.Now(err); carrel.KindOf(err) == carrel.Internal && field != "" {
-		s.opts.Log.Error("the machine lacks something", "method", r.Method, "path", r.URL.Path, "err",
+		s.opts.Log.ErrorContext(r.Context(), "the machine lacks something", "method", r.Method, "path", r.URL.Path, "err",
 			err)
 		err = shortage.Explain("", "", err)
 	}
@@ -130,8 +132,8 @@ func (s *Server) render(r *http.Request, err error) (int, errorBody) {
 		}
 	}
 	if kind == carrel.Internal {
-		ref := reference()
-		s.opts.Log.Error("request failed", "method", r.Method, "path", r.URL.Path, "ref", ref, "err", err)
+		ref := reference(r)
+		s.opts.Log.ErrorContext(r.Context(), "request failed", "method", r.Method, "path", r.URL.Path, "ref", ref, "err", err)
 		body.Cause = "internal error (reference " + ref + ", see the daemon's log)"
 		body.Message = body.Cause
 		if body.Op != "" {
@@ -143,11 +145,12 @@ func (s *Server) render(r *http.Request, err error) (int, errorBody) {
 	return status, body
 }
 
-// reference returns a short random text that connects an answer with a line of the log.
-func reference() string {
-	var b [6]byte
-	_, _ = rand.Read(b[:])
-	return hex.EncodeToString(b[:])
+// reference returns the text that connects an answer with lines of the log: the request's ID.
+func reference(r *http.Request) string {
+	if i := request.Of(r.Context()); i != nil {
+		return i.ID
+	}
+	return request.New("").ID
 }
 
 // seconds rounds up, so that no client tries again too early.
@@ -172,6 +175,9 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 			after = strconv.Itoa(body.RetryAfter)
 		}
 		w.Header().Set("Retry-After", after)
+	}
+	if status >= http.StatusInternalServerError && status != http.StatusNotImplemented {
+		body.RequestID = reference(r)
 	}
 	writeJSON(w, status, body)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/admission"
+	"github.com/carrel-dev/carrel/internal/request"
 	"github.com/carrel-dev/carrel/internal/snapshot"
 )
 
@@ -39,6 +40,8 @@ type Options struct {
 	Teams Teams
 	// Webhooks tells programs what happens; nil is none.
 	Webhooks carrel.Webhooks
+	// Trails is the audit trail; nil is none.
+	Trails carrel.Trails
 	// People are the projects and keys; nil is none.
 	People carrel.People
 	// Allowances are the quotas, ceilings and budgets; nil is none.
@@ -48,6 +51,8 @@ type Options struct {
 	DefaultNetwork *carrel.Network
 	// Ready reports whether requests are served yet; nil means always.
 	Ready func() bool
+	// Journal takes what callers did; nil is none.
+	Journal request.Journal
 	// Done ends long answers (events, dialled streams) when it is closed, so that a stopping daemon
 	// need not wait for them. With nil, they never end this way.
 	Done <-chan struct{}
@@ -102,6 +107,9 @@ func New(opts Options) *Server {
 	}
 	if opts.Webhooks == nil {
 		opts.Webhooks = carrel.NoWebhooks{}
+	}
+	if opts.Trails == nil {
+		opts.Trails = carrel.NoTrails{}
 	}
 	if opts.People == nil {
 		opts.People = carrel.NoPeople{}
@@ -180,6 +188,7 @@ func (s *Server) routes() {
 	webhookRoutes{s}.add()
 	peopleRoutes{s}.add()
 	allowanceRoutes{s}.add()
+	trailRoutes{s}.add()
 	e2bKeyRoutes{s}.add()
 	secretRoutes{s}.add()
 	e2bBuildRoutes{s}.add()
@@ -190,13 +199,21 @@ func (s *Server) routes() {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	n := takeNotes(s, w, r)
+	defer n.end()
+	n.dispatch(n.r)
+}
+
+// dispatch finds the route of a request and serves it.
+func (n *noted) dispatch(r *http.Request) {
+	s, w := n.server, http.ResponseWriter(n)
 	allowOrigins(w, r)
 	switch {
 	case r.Method == http.MethodOptions:
 		w.WriteHeader(http.StatusNoContent)
 		return
-	case r.URL.Path == "/health" && (r.Method == http.MethodGet || r.Method == http.MethodHead):
-		s.health(w)
+	case healthPaths[r.URL.Path] && (r.Method == http.MethodGet || r.Method == http.MethodHead):
+		health(s, w, r.URL.Path)
 		return
 	case r.URL.Path == DocumentPath && (r.Method == http.MethodGet || r.Method == http.MethodHead):
 		if err := s.describe(w); err != nil {
@@ -205,12 +222,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.URL.Path == LoginPath || strings.HasPrefix(r.URL.Path, LoginPath+"/") {
+		n.op = r.Method + " " + LoginPath
 		if err := (loginRoutes{s}).login(w, r); err != nil {
 			s.fail(w, r, err)
 		}
 		return
 	}
 	if r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, UploadPath) {
+		n.op = r.Method + " " + UploadPath + "{permission}"
 		if err := s.upload(w, r); err != nil {
 			s.fail(w, r, err)
 		}
@@ -218,10 +237,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r, done, err := s.arrive(r)
 	if err != nil {
+		n.r = r
+		_, n.op = s.mux.Handler(r)
 		s.fail(w, r, err)
 		return
 	}
 	defer done()
+	n.r = r // with its caller; the mux adds the pattern
 	if _, pattern := s.first.Handler(r); pattern != "" {
 		s.first.ServeHTTP(w, r)
 		return
@@ -234,9 +256,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// health answers 204 when requests are served.
-func (s *Server) health(w http.ResponseWriter) {
-	if s.opts.Ready != nil && !s.opts.Ready() {
+// healthPaths are the questions whether the daemon is well. They need no key.
+var healthPaths = map[string]bool{"/health": true, "/healthz": true, "/readyz": true}
+
+// health answers 204 when requests are served. At /healthz it answers 204 as long as the process
+// answers at all, for those who would end a daemon that does not.
+func health(s *Server, w http.ResponseWriter, path string) {
+	if path != "/healthz" && s.opts.Ready != nil && !s.opts.Ready() {
 		w.Header().Set("Retry-After", retryAfter)
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return

@@ -308,6 +308,9 @@ func (s *Server) dial(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer outside.Close()
 	_ = outside.SetDeadline(time.Time{})
+	if n, ok := w.(*noted); ok {
+		n.begin(http.StatusSwitchingProtocols)
+	}
 	const hello = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + streamProtocol + "\r\n\r\n"
 	if _, err := io.WriteString(outside, hello); err != nil {
 		return nil

@@ -25,6 +25,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/image/store"
 	"github.com/carrel-dev/carrel/internal/keeper"
 	"github.com/carrel-dev/carrel/internal/ledger"
+	"github.com/carrel-dev/carrel/internal/ledger/trail"
 	"github.com/carrel-dev/carrel/internal/pki"
 	"github.com/carrel-dev/carrel/internal/service"
 	"github.com/carrel-dev/carrel/internal/snapshot"
@@ -127,9 +128,10 @@ type Assembly struct {
 	images     *store.Store
 	builds     *build.Engine
 	drivers    *driver.Registry
-	wire       *wire.Wire // nil where drivers were given
-	authority  *pki.CA    // opens TLS on the wire
-	audit      *audit.Log // of the wire
+	wire       *wire.Wire   // nil where drivers were given
+	authority  *pki.CA      // opens TLS on the wire
+	audit      *audit.Log   // of the wire
+	trail      *trail.Trail // of callers; nil for a passing service
 	hooks      lateHooks
 	late       service.Late    // the service, for the wire
 	workshop   *workshop       // makes built-in templates; nil if there are none
@@ -153,6 +155,9 @@ func Open(ctx context.Context, opts Options) (_ *Assembly, err error) {
 		}
 	}()
 	if err := a.openDir(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.openTrail(ctx); err != nil {
 		return nil, err
 	}
 	if err := a.openDrivers(ctx); err != nil {
@@ -332,7 +337,7 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 		return err
 	}
 	door := hostdoor.New(hostdoor.Options{
-		Inside: a.opts.Callers.Inside, Moments: access, Logger: a.log, Generation: a.Service.Generation, Tokens: a.Service.MintToken, Sandbox: access.Get,
+		Inside: a.opts.Callers.Inside, Moments: access, Journal: a.Journal(), Logger: a.log, Generation: a.Service.Generation, Tokens: a.Service.MintToken, Sandbox: access.Get,
 	})
 	a.door.Open(door)
 	a.closing(door.Close) // before the service, which it calls

@@ -31,11 +31,11 @@ func (a *Assembly) openWire() (err error) {
 	if err != nil {
 		return &carrel.Error{Op: "open the wire's authority", Kind: carrel.Internal, Err: err}
 	}
-	bounds := audit.Options{Logger: a.log}
+	bounds := audit.Options{Logger: a.log, Anchor: a.anchor()}
 	if !a.passing() {
 		bounds.MaxFile, bounds.MaxFiles = max(a.cfg.Wire.AuditSize/auditFiles, leastAuditFile), auditFiles
 	}
-	if a.audit, err = audit.Open(filepath.Join(a.dir, "audit"), bounds); err != nil {
+	if a.audit, err = audit.Open(a.auditDir(), bounds); err != nil {
 		return err
 	}
 	a.closing(a.audit.Close)

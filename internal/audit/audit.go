@@ -29,6 +29,8 @@ type Options struct {
 	Rate   int
 	Logger *slog.Logger
 	Now    func() time.Time // nil is time.Now
+	// Anchor, unless nil, makes the lines evidence in the signed trail of package trail.
+	Anchor Anchor
 
 	open  func(name string) (logFile, error) // nil is the real one
 	bytes float64                            // one sandbox's burst of bytes; 0 is a part of MaxFile
@@ -63,6 +65,18 @@ func (o Options) withDefaults() Options {
 		o.open = openLogFile
 	}
 	return o
+}
+
+// Anchor keeps digests of the log's lines where nobody can change them unnoticed. The signed audit
+// trail is one. Its methods must not call the log.
+type Anchor interface {
+	// Egress takes the SHA-256 of the lines of the decisions from first to last, in hexadecimal
+	// digits. They are on the disk.
+	Egress(first, last int64, digest string)
+	// EgressCut says that the decisions up to last are removed by the log's own bounds.
+	EgressCut(last int64)
+	// EgressLast returns the number of the last decision that it knows.
+	EgressLast() int64
 }
 
 // Log is the audit log in a directory. It is safe for concurrent use.
@@ -106,6 +120,9 @@ func Open(dir string, opts Options) (*Log, error) {
 		closing: make(chan struct{}), ended: make(chan struct{})}
 	l.queue.init(opts)
 	l.write = writer{log: l, next: fs.lastSeq() + 1}
+	if err := l.write.anchor.catchUp(dir, opts, fs.lastSeq()); err != nil {
+		return nil, openError(errors.Join(err, fs.close()))
+	}
 	go l.run()
 	return l, nil
 }

@@ -179,6 +179,9 @@ func (f *files) sweep(now time.Time) {
 		if len(f.list) <= f.opts.MaxFiles && !old {
 			return
 		}
+		if f.opts.Anchor != nil {
+			f.opts.Anchor.EgressCut(oldest.last)
+		}
 		if err := os.Remove(f.path(oldest.name())); err != nil && !errors.Is(err, os.ErrNotExist) {
 			f.opts.Logger.Warn("an old file of the audit log can't be removed", "err", err)
 			return // tried again

@@ -22,6 +22,7 @@ type writer struct {
 	dirty   bool  // the file has changed since the last sync
 	broken  bool  // the last write failed, and this was logged
 	swept   time.Time
+	anchor  anchoring
 }
 
 // batch is a run of lines, with their properties.
@@ -67,7 +68,9 @@ func (w *writer) tick() {
 		w.count(now, false)
 		_ = w.drain() // tried again at the next tick
 	}
-	_ = w.sync() // likewise
+	if w.sync() == nil { // likewise
+		w.anchor.give(now, false)
+	}
 	if now.Sub(w.swept).Abs() > time.Minute {
 		w.swept = now
 		w.log.files.sweep(now)
@@ -78,7 +81,11 @@ func (w *writer) tick() {
 func (w *writer) finish() error {
 	w.count(w.log.opts.Now(), true)
 	err := w.drain()
-	if serr := w.sync(); err == nil {
+	serr := w.sync()
+	if serr == nil {
+		w.anchor.give(w.log.opts.Now(), true)
+	}
+	if err == nil {
 		err = serr
 	}
 	if cerr := w.log.files.close(); err == nil {
@@ -113,6 +120,7 @@ func (w *writer) drain() error {
 		if w.broken {
 			w.log.opts.Logger.Info("the audit log can be written again")
 		}
+		w.anchor.take(w.pending)
 		w.broken, w.dirty = false, true
 		w.pending = batch{lines: w.pending.lines[:0]}
 	}

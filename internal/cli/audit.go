@@ -25,10 +25,12 @@ func (a *app) auditCommand() *cobra.Command {
 		Use:   "audit [ID]",
 		Short: "Show what sandboxes tried to reach and what became of it",
 		Long: "Show what sandboxes tried to reach, and what the policy decided: one line for each connection, request or question for a name, " +
-			"oldest first. Sandboxes that are gone are found by their ID.",
+			"oldest first. Sandboxes that are gone are found by their ID. The commands below are about the audit trail: what callers did.",
 		Example: "  carrel audit --denied --since 1h\n  carrel audit -f ID\n  carrel audit --host '*.example.com' --json",
 		Args:    cobra.MaximumNArgs(1),
 	}
+	t := trailCommands{a}
+	c.AddCommand(t.listCommand(), t.exportCommand(), t.verifyCommand())
 	f := c.Flags()
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
 		if len(args) > 0 {

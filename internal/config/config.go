@@ -109,6 +109,8 @@ type Config struct {
 	AllowWebhooks []string
 	// Registries has the settings for registries of images.
 	Registries Registries
+	// Trail has the settings for the audit trail of what callers did.
+	Trail Trail
 	// Wire has the settings for traffic out of sandboxes.
 	Wire Wire
 	// Ingress has the settings for traffic in.
@@ -142,6 +144,7 @@ func Default() Config {
 		Warm:                  Warm{Cap: defaultWarm},
 		Registries:            Registries{LayerCache: 4 << 30},
 		Wire:                  defaultWire,
+		Trail:                 defaultTrail,
 		LogFormat:             "text",
 		LogLevel:              "info",
 	}

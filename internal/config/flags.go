@@ -47,6 +47,7 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	c.snapshotFlags(f)
 	c.registryFlags(f)
 	c.wireFlags(f)
+	c.trailFlags(f)
 }
 
 // ingressFlags adds the flags for traffic in.

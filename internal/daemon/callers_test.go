@@ -401,6 +401,8 @@ var probes = []probe{
 	{"GET /carrel/v1/usage", "/carrel/v1/usage?by=project,sandbox,key,label:of&from=2026-01-01T00:00:00Z&to=2100-01-01T00:00:00Z", "", 200},
 	{"GET /carrel/v1/usage", "/carrel/v1/usage?sandbox={box}&from=2026-01-01T00:00:00Z&to=2100-01-01T00:00:00Z", "", 200},
 	{"GET /carrel/v1/usage", "/carrel/v1/usage?project=a", "", 403},
+	{"GET /carrel/v1/trail", "/carrel/v1/trail?project=a", "", 403},
+	{"GET /carrel/v1/trail/verify", "/carrel/v1/trail/verify", "", 403},
 	{"GET /carrel/v1/audit", "/carrel/v1/audit", "", 501}, // no wire in this test; see package access
 	{"GET /carrel/v1/sandboxes/{id}/audit", "/carrel/v1/sandboxes/{box}/audit", "", 501},
 }

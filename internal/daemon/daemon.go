@@ -23,6 +23,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/gateway"
 	"github.com/carrel-dev/carrel/internal/identity"
 	"github.com/carrel-dev/carrel/internal/reexec"
+	"github.com/carrel-dev/carrel/internal/request"
 	"github.com/carrel-dev/carrel/internal/reserve"
 	"github.com/carrel-dev/carrel/internal/sshdoor"
 	"github.com/carrel-dev/carrel/internal/trace"
@@ -247,20 +248,22 @@ func (d *Daemon) closed(what string, err error) {
 // openDoors makes the handlers in front of the service.
 func (d *Daemon) openDoors() {
 	// The gateway does not use package access. The sandbox's own tokens decide who may use a port.
-	gw := gateway.New(gateway.Options{Sandboxes: d.parts.Service, MaxPerSandbox: d.cfg.MaxSandboxConnections, Callers: d.callers, Log: d.log})
+	gw := gateway.New(gateway.Options{Sandboxes: d.parts.Service, MaxPerSandbox: d.cfg.MaxSandboxConnections, Callers: d.callers,
+		Journal: d.parts.Journal(), Log: d.log})
 	d.undo.Add(func() { _ = gw.Close() })
 	control := api.New(api.Options{
 		Service: d.parts.Access, Callers: d.callers, Version: version.Version, Limits: d.cfg.Limits, MaxTimeout: d.cfg.MaxTimeout,
 		Snapshots: d.parts.Snapshots, Rekey: d.parts.Vault.Rekey, DefaultNetwork: d.network,
 		Builds: d.parts.Access,
 		People: d.parts.People, Allowances: d.parts.Allowances,
-		Teams:     access.Counts{Service: d.parts.Access},
-		Webhooks:  d.parts.Webhooks,
+		Teams:    access.Counts{Service: d.parts.Access},
+		Webhooks: d.parts.Webhooks,
+		Trails:   d.parts.Trails(), Journal: d.parts.Journal(),
 		Admission: d.parts.Service.Admission,
 		Doctor:    d.doctor,
 		Ready:     d.ready.Load, Done: d.stopping, Log: d.log,
 	})
-	d.server = newServer(gw.Wrap(d.publish(control)), d.log)
+	d.server = newServer(request.Wrap(gw.Wrap(d.publish(control))), d.log)
 }
 
 // URL is where clients on this machine reach the daemon.
@@ -363,7 +366,7 @@ func newLogger(cfg config.Config, w *os.File) *slog.Logger {
 	_ = level.UnmarshalText([]byte(cfg.LogLevel)) // Validate knows the same names
 	opts := &slog.HandlerOptions{Level: level}
 	if cfg.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(w, opts))
+		return slog.New(request.Handler(slog.NewJSONHandler(w, opts)))
 	}
-	return slog.New(slog.NewTextHandler(w, opts))
+	return slog.New(request.Handler(slog.NewTextHandler(w, opts)))
 }

@@ -65,6 +65,8 @@ var (
 		"PUT /carrel/v1/quota": owns, "PUT /carrel/v1/ceiling": owns, "PUT /carrel/v1/budgets/{name}": owns,
 		"DELETE /carrel/v1/budgets/{name}": owns,
 
+		"GET /carrel/v1/trail": owns, "GET /carrel/v1/trail/verify": machine,
+
 		"POST /carrel/v1/projects": machine, "DELETE /carrel/v1/projects/{name}": machine,
 		"GET /carrel/v1/doctor": machine, "GET /carrel/v1/pool": machine, "GET /carrel/v1/unclaimed": machine,
 		"POST /carrel/v1/unclaimed/{id}/reclaim": machine, "DELETE /carrel/v1/unclaimed/{id}": machine,

@@ -141,6 +141,8 @@ var recorded = []struct {
 	{"GET /carrel/v1/sandboxes/{id}/logs", "/carrel/v1/sandboxes/{box}/logs", "", 200},
 	{"GET /carrel/v1/sandboxes/{id}/trace", "/carrel/v1/sandboxes/{box}/trace", "", 200},
 	{"GET /carrel/v1/sandboxes/{id}/processes", "/carrel/v1/sandboxes/{box}/processes", "", 200},
+	{"GET /carrel/v1/trail", "/carrel/v1/trail?limit=5", "", 200},
+	{"GET /carrel/v1/trail/verify", "/carrel/v1/trail/verify", "", 200},
 	{"GET /carrel/v1/usage", "/carrel/v1/usage?by=project,day,label:of", "", 200},
 	{"GET /carrel/v1/events", "/carrel/v1/events?after=1", "", 200},
 	{"GET /carrel/v1/templates", "/carrel/v1/templates", "", 200},
@@ -180,6 +182,8 @@ var recorded = []struct {
 	{"DELETE /carrel/v1/sandboxes/{id}", "/carrel/v1/sandboxes/{new}", "", 204},
 	{"DELETE /sandboxes/{id}", "/sandboxes/{box}", "", 204},
 	{"GET /health", "/health", "", 204},
+	{"GET /healthz", "/healthz", "", 204},
+	{"GET /readyz", "/readyz", "", 204},
 	{"POST /volumes", "/volumes", "", 501},
 	{"POST /templates", "/templates", "", 501},
 }
@@ -272,7 +276,7 @@ func TestDocumentIsTrue(t *testing.T) {
 // administrators reports whether a path is for administrators, who act for no project there.
 func administrators(path string) bool {
 	return slices.ContainsFunc([]string{"/doctor", "/pool", "/admission", "/v1/metrics", "/pprof", "/snapshot-store", "/rekey", "/unclaimed", "/v1/projects",
-		"/v1/quota", "/v1/ceiling", "/v1/budgets"},
+		"/v1/quota", "/v1/ceiling", "/v1/budgets", "/trail/verify"},
 		func(part string) bool { return strings.Contains(path, part) })
 }
 

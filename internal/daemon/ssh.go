@@ -26,7 +26,7 @@ func (d *Daemon) openSSH() (err error) {
 			Hint: "another program has this address; choose one with --ssh-listen"}
 	}
 	d.own.add(d.sshListener.Addr().String()) // port 0 has become one
-	d.sshDoor = sshdoor.New(sshdoor.Options{Sandboxes: d.parts.Access, HostKey: host, Keys: d.sshKeys, Caller: d.callers.SSH, Log: d.log})
+	d.sshDoor = sshdoor.New(sshdoor.Options{Sandboxes: d.parts.Access, HostKey: host, Keys: d.sshKeys, Caller: d.callers.SSH, Journal: d.parts.Journal(), Log: d.log})
 	d.undo.Add(func() { // before the service
 		_ = d.sshListener.Close()
 		_ = d.sshDoor.Close()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/request"
 )
 
 // Sandboxes is the part of the service that the gateway needs.
@@ -39,6 +40,8 @@ type Options struct {
 	MaxPerSandbox int
 	// Callers knows the API keys, and the caller on whose behalf a visit is. Nil knows none.
 	Callers Callers
+	// Journal takes what visitors did; nil is none.
+	Journal request.Journal
 	Log     *slog.Logger
 }
 
@@ -90,7 +93,7 @@ func New(opts Options) *Gateway {
 	g.proxy = &httputil.ReverseProxy{
 		Rewrite:        g.rewrite,
 		Transport:      transport{g},
-		ModifyResponse: g.withEnding,
+		ModifyResponse: g.answered,
 		FlushInterval:  -1,
 		BufferPool:     &buffers{},
 		ErrorHandler:   g.proxyError,
@@ -147,6 +150,7 @@ func (g *Gateway) Wrap(next http.Handler) http.Handler {
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, t Target) {
 	rt := &routed{target: t, grpc: isGRPC(r), health: isHealth(r, t)}
 	if ans := g.admit(r, rt); ans != nil {
+		g.note(r, rt, ans.Code)
 		ans.write(w, r)
 		return
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/request"
 )
 
 // Moments takes snapshots of sandboxes. It is a part of [carrel.Moments].
@@ -32,6 +33,8 @@ type Options struct {
 	Tokens func(ctx context.Context, id carrel.ID, name, audience string) (carrel.Token, error)
 	// Sandbox returns a sandbox. With nil, a sandbox can't ask who it is.
 	Sandbox func(ctx context.Context, id carrel.ID) (carrel.Sandbox, error)
+	// Journal takes what sandboxes asked for; nil is none.
+	Journal request.Journal
 	// Logger receives the causes of errors, which the sandbox does not get; nil discards them.
 	Logger *slog.Logger
 	// Every and Burst bound one sandbox's requests for checkpoints: Burst at once, and one more
@@ -116,6 +119,7 @@ func New(o Options) *Door {
 
 // serve knows only a few exact paths. It does not redirect or clean paths.
 func (d *Door) serve(w http.ResponseWriter, r *http.Request) {
+	d.note(r)
 	switch r.URL.Path {
 	case guest.CheckpointPath:
 		d.serveCheckpoint(w, r)
@@ -255,3 +259,21 @@ func (l *listener) Close() error {
 
 // Addr implements net.Listener. There is no address, because connections are handed over.
 func (l *listener) Addr() net.Addr { return &net.TCPAddr{} }
+
+// note gives a request for a checkpoint or a token to the audit trail.
+func (d *Door) note(r *http.Request) {
+	if d.opts.Journal == nil {
+		return
+	}
+	kind := carrel.TrailRead
+	switch r.URL.Path {
+	case guest.CheckpointPath:
+		kind = carrel.TrailEnter // counted together: a program can ask again and again
+	case guest.TokenPath:
+	default:
+		return
+	}
+	caller, _ := carrel.CallerIn(r.Context())
+	d.opts.Journal.Note(request.Operation{Kind: kind, Caller: caller, Op: "host " + r.Method + " " + r.URL.Path,
+		Targets: []string{string(caller.Sandbox)}})
+}

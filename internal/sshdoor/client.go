@@ -2,12 +2,14 @@ package sshdoor
 
 import (
 	"context"
+	"net"
 	"sync"
 	"time"
 
 	"golang.org/x/crypto/ssh"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/request"
 )
 
 // client is one connection after its handshake.
@@ -105,4 +107,19 @@ func (c *client) leave() {
 // computer returns access to the inside of the sandbox.
 func (c *client) computer(ctx context.Context) (carrel.Computer, error) {
 	return c.door.opts.Sandboxes.Computer(ctx, c.target.id)
+}
+
+// note gives what the client does to the audit trail. Names of programs are not told: they can hold
+// secrets.
+func (c *client) note(ctx context.Context, what string) {
+	if c.door.opts.Journal == nil {
+		return
+	}
+	from, _, err := net.SplitHostPort(c.conn.RemoteAddr().String())
+	if err != nil {
+		from = ""
+	}
+	caller, _ := carrel.CallerIn(ctx)
+	c.door.opts.Journal.Note(request.Operation{Kind: carrel.TrailEnter, Caller: caller, From: from,
+		Op: "ssh " + what, Targets: []string{string(c.target.id)}})
 }

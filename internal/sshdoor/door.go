@@ -12,6 +12,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/accept"
+	"github.com/carrel-dev/carrel/internal/request"
 )
 
 // Sandboxes is the part of the service that the door needs.
@@ -33,13 +34,14 @@ type Options struct {
 	// for a pipe to a process that the caller started.
 	Only carrel.ID
 
-	MaxConnections int           // open at once after the handshake; 0 is 1024
-	MaxHandshakes  int           // under way at once; 0 is 128, and 16 for each address
-	MaxChannels    int           // sessions and forwards of one connection at once; 0 is 64
-	MaxTries       int           // keys that a client may offer; 0 is 6
-	HandshakeTime  time.Duration // 0 is 20 s
-	IdleTime       time.Duration // without any channel; 0 is 10 min
-	AliveEvery     time.Duration // how often a silent client is probed; 0 is 30 s
+	MaxConnections int             // open at once after the handshake; 0 is 1024
+	MaxHandshakes  int             // under way at once; 0 is 128, and 16 for each address
+	MaxChannels    int             // sessions and forwards of one connection at once; 0 is 64
+	MaxTries       int             // keys that a client may offer; 0 is 6
+	HandshakeTime  time.Duration   // 0 is 20 s
+	IdleTime       time.Duration   // without any channel; 0 is 10 min
+	AliveEvery     time.Duration   // how often a silent client is probed; 0 is 30 s
+	Journal        request.Journal // takes what clients did; nil is none
 	Log            *slog.Logger
 }
 

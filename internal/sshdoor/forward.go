@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -42,6 +43,7 @@ func (c *client) forward(ctx context.Context, n ssh.NewChannel) {
 		_ = n.Reject(ssh.ConnectionFailed, publicText(err))
 		return
 	}
+	c.note(ctx, "port "+strconv.Itoa(int(want.Port)))
 	inside, err := computer.Dial(ctx, uint16(want.Port))
 	if err != nil {
 		_ = n.Reject(ssh.ConnectionFailed, publicText(err))

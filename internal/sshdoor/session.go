@@ -115,29 +115,30 @@ func (s *session) handle(ctx context.Context, r *ssh.Request) (run func(), ok bo
 		var sig struct{ Name string }
 		return nil, ssh.Unmarshal(r.Payload, &sig) == nil && s.signal(ctx, sig.Name)
 	case "shell":
-		return s.start(func() { s.run(ctx, "") })
+		return s.start(ctx, "shell", func() { s.run(ctx, "") })
 	case "exec":
 		var e struct{ Command string }
 		if ssh.Unmarshal(r.Payload, &e) != nil || e.Command == "" || strings.ContainsRune(e.Command, 0) {
 			return nil, false
 		}
-		return s.start(func() { s.run(ctx, e.Command) })
+		return s.start(ctx, "exec", func() { s.run(ctx, e.Command) })
 	case "subsystem":
 		var e struct{ Name string }
 		if ssh.Unmarshal(r.Payload, &e) != nil || e.Name != "sftp" {
 			return nil, false
 		}
-		return s.start(func() { s.settle(); s.sftp(ctx) }) // it gets no signals
+		return s.start(ctx, "sftp", func() { s.settle(); s.sftp(ctx) }) // it gets no signals
 	}
 	return nil, false // agents, X11 and all others
 }
 
 // start lets one program begin, and only once.
-func (s *session) start(run func()) (func(), bool) {
+func (s *session) start(ctx context.Context, what string, run func()) (func(), bool) {
 	if s.started {
 		return nil, false
 	}
 	s.started = true
+	s.client.note(ctx, what)
 	return run, true
 }
 

@@ -59,7 +59,8 @@ func New(ctx context.Context, version string, log *slog.Logger) (*Exporter, erro
 	return newExporter(to, version, log), nil
 }
 
-func newExporter(to sdktrace.SpanExporter, version string, log *slog.Logger) *Exporter {
+// ourResource describes this daemon to a collector.
+func ourResource(version string) *resource.Resource {
 	attrs := []attribute.KeyValue{attribute.String("service.version", version)}
 	if os.Getenv("OTEL_SERVICE_NAME") == "" { // the default resource uses it
 		attrs = append(attrs, attribute.String("service.name", "carrel"))
@@ -68,7 +69,11 @@ func newExporter(to sdktrace.SpanExporter, version string, log *slog.Logger) *Ex
 	if err != nil { // their schemas differ: ours alone is enough
 		res = resource.NewSchemaless(attrs...)
 	}
-	e := &Exporter{log: log, to: to, resource: res, version: version, queue: make(chan carrel.Trace, queued), stop: make(chan struct{})}
+	return res
+}
+
+func newExporter(to sdktrace.SpanExporter, version string, log *slog.Logger) *Exporter {
+	e := &Exporter{log: log, to: to, resource: ourResource(version), version: version, queue: make(chan carrel.Trace, queued), stop: make(chan struct{})}
 	e.worker.Go(e.work)
 	return e
 }
