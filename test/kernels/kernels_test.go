@@ -36,6 +36,10 @@ func TestPackages(t *testing.T) {
 		t.Run(tier.name, func(t *testing.T) {
 			d := daemontest.Start(t, "--default-tier", tier.name, "--debian-mirror", mirror,
 				"--cache-dir", filepath.Join(dir, "cache"))
+			// The packages' own limits on a request are shorter than a busy machine needs to make it.
+			if out, err := d.CLI("template", "get", "code-interpreter-v1").CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
 			for _, args := range [][]string{python, node} {
 				ctx, cancel := context.WithTimeout(t.Context(), suiteTime)
 				defer cancel()

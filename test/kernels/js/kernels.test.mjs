@@ -252,15 +252,33 @@ test('a fork does not disturb the cell that runs, which ends in the fork', { ski
   }
 })
 
-test('without memory in snapshots a resumed sandbox has files, and kernels that start empty', { skip: memory }, async () => {
+test('without memory in snapshots there are files, and kernels that start empty', { skip: memory }, async () => {
   const s = await Sandbox.create({ timeoutMs: 300_000 })
+  const made = []
+  // fresh checks one sandbox that goes on from a moment of s.
+  const fresh = async (f, want) => {
+    assert.equal((await f.runCode('open("kept").read()')).text, want)
+    assert.equal((await f.runCode('v')).error?.name, 'NameError')
+  }
   try {
     await s.runCode('v = 1; open("kept", "w").write("of before")')
     await s.pause()
     const again = await Sandbox.connect(s.sandboxId)
-    assert.equal((await again.runCode('open("kept").read()')).text, 'of before')
-    assert.equal((await again.runCode('v')).error?.name, 'NameError')
+    await fresh(again, 'of before')
+    await again.runCode('v = 2')
+    const forks = await again.fork({ count: 2, timeoutMs: 300_000 })
+    for (const f of forks) {
+      assert.ok(f instanceof Sandbox, f)
+      made.push(f)
+    }
+    const { snapshotId } = await again.createSnapshot()
+    await Promise.all(made.map((f) => fresh(f, 'of before')))
+    // The sandbox that was forked goes on, with its variables.
+    assert.equal((await again.runCode('v')).text, '2')
+    await again.runCode('open("kept", "w").write("of later")')
+    await api(`/carrel/v1/sandboxes/${s.sandboxId}/rollback`, { to: snapshotId })
+    await fresh(s, 'of before')
   } finally {
-    await s.kill()
+    await Promise.all([s, ...made].map((f) => f.kill()))
   }
 })
