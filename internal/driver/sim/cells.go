@@ -216,4 +216,3 @@ func (i *instance) door(port uint16) (*listener, error) {
 	return nil, &carrel.Error{Op: "dial sandbox", Kind: carrel.Unavailable, ID: i.id,
 		Err: fmt.Errorf("port %d: %w", port, syscall.ECONNREFUSED)}
 }
-
