@@ -125,7 +125,12 @@ func (k *Streams) readOut(r io.Reader) {
 	chunk := make([]byte, outChunk)
 	for {
 		n, err := r.Read(chunk)
-		if buf = k.split(append(buf, chunk[:n]...)); err != nil {
+		long := len(buf) > outChunk // a line of the runner whose end was not in what came before
+		if buf = append(buf, chunk[:n]...); long && err == nil && len(buf) <= maxLine &&
+			bytes.IndexByte(chunk[:n], '\n') < 0 {
+			continue
+		}
+		if buf = k.split(buf); err != nil {
 			if len(buf) > 0 {
 				k.emit(line{Type: "stdout", Text: string(bytes.ToValidUTF8(buf, []byte("\ufffd")))})
 			}
