@@ -138,11 +138,13 @@ chaos: build bin/s3server need-sdk
 # The code interpreter: its kernels on this machine, and E2B's own packages against the template, in gvisor and ns. What is
 # installed and made stays in bin/kernels for the next time.
 KERNELS  := ipykernel==7.4.0 matplotlib==3.11.2 pandas==3.1.1
-kernels: build
+kernels: build need-sdk
 	@[ -x bin/kernels/bin/pip ] || python3 -m venv bin/kernels
 	bin/kernels/bin/pip install --quiet $(KERNELS)
 	CARREL_KERNELS=$(CURDIR)/bin/kernels CARREL_REQUIRE=$(CARREL_REQUIRE),ipykernel $(GOTEST) -v -timeout 60m \
 		./internal/guest/interpreter/... ./test/kernels
+	CARREL_KERNELS=$(CURDIR)/bin/kernels CARREL_REQUIRE=$(CARREL_REQUIRE),ipykernel $(GOTEST) -v -timeout 60m \
+		-run '^TestPairs$$' ./test/sdk
 
 # Frameworks for agents from npm and PyPI. Their packages come to gigabytes; they stay in bin/frameworks.
 # RUN=TestPython/agno runs one of them.

@@ -58,7 +58,8 @@ var floors = []struct {
 // siblings are the allowed imports within one floor. On floors 1, 2 and 6 packages of one idea
 // build on each other; above them each import is listed.
 var siblings = map[string][]string{
-	"internal/driver/sim": {"internal/guest/agent"},
+	// A simulated sandbox has the guest's services in the daemon's own process.
+	"internal/driver/sim": {"internal/guest/agent", "internal/guest/interpreter"},
 	// oshost is the agent's System on the real operating system.
 	"internal/guest/oshost": {"internal/guest/agent"},
 	// The code interpreter is one part: the server, its kernels, and the protocols of Jupyter's.

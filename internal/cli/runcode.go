@@ -104,11 +104,6 @@ func (a codeCommands) withInterpreter(ctx context.Context, f codeFlags, args []s
 		if f.template != "" {
 			defer func() { _ = svc.Kill(context.WithoutCancel(ctx), sb.ID) }() // it ends by itself, too
 		}
-		if sb.Tier == carrel.Sim {
-			return &carrel.Error{Op: "run code", Kind: carrel.Unsupported, ID: sb.ID,
-				Err:  errors.New("a simulated sandbox has no kernels that keep state between cells"),
-				Hint: "carrel promote " + string(sb.ID) + ", or carrel exec ID -- python3 -c CODE"}
-		}
 		comp, err := computer(ctx, svc, sb.ID)
 		if err != nil {
 			return err

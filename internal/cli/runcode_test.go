@@ -23,8 +23,6 @@ func TestRunCodeRefusals(t *testing.T) {
 			"only one of them"},
 		{"bad variable", []string{"run-code", "-e", "=", id, "1"}, "--env"},
 		{"bad pictures", []string{"run-code", "--pictures", "braille", id, "1"}, "braille"},
-		{"simulated", []string{"run-code", id, "1"}, "carrel promote"},
-		{"simulated notebook", []string{"notebook", id}, "no kernels"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := (&fake{box: simulated}).run(t, c.args...)

@@ -3,12 +3,10 @@ package sim
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/carrel-dev/carrel"
@@ -34,6 +32,8 @@ type instance struct {
 	served   chan struct{} // closed when the server has ended
 	host     hostDoor
 	out      *way // nil where there is none
+	cells    cells
+	log      *slog.Logger
 	programs *programs
 
 	snapshotting sync.Mutex // held while a snapshot is written
@@ -51,6 +51,7 @@ func newInstance(d *Driver, spec driver.Spec, h driver.Handle, files, template *
 	i := &instance{id: spec.ID, handle: h, limits: spec.Limits, link: newListener(), fs: files, template: template,
 		served: make(chan struct{}), ending: make(chan struct{}), done: make(chan struct{})}
 	i.out, i.programs = newWay(i, d.opts), d.programs
+	i.cells.i, i.log = i, d.opts.Logger
 	i.programs.attach(i.id, i.fs)
 	i.machine = interp.New(interp.Config{FS: i.fs, Hostname: string(spec.ID), Now: d.opts.Now, CPUs: int(max(spec.Limits.CPUs, 1)), Token: i.token, Commands: tools.All(), Lookup: i.lookup, HTTP: i.out.http(),
 		Limits: interp.Limits{Procs: spec.Limits.Pids, Memory: int64(spec.Limits.MemoryMB) << 20, Output: d.opts.MaxOutput, Steps: d.opts.MaxSteps}})
@@ -78,16 +79,18 @@ func newInstance(d *Driver, spec driver.Spec, h driver.Handle, files, template *
 // Handle implements driver.Instance.
 func (i *instance) Handle() driver.Handle { return i.handle }
 
-// Dial implements driver.Instance. Only the guest listens in a simulated sandbox.
+// Dial implements driver.Instance. Only the guest and the code interpreter listen in a simulated
+// sandbox.
 func (i *instance) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 	const op = "dial sandbox"
 	if err := ctx.Err(); err != nil {
 		return nil, &carrel.Error{Op: op, Kind: carrel.TimedOut, ID: i.id, Err: err}
 	}
-	if port != carrel.GuestPort {
-		return nil, &carrel.Error{Op: op, Kind: carrel.Unavailable, ID: i.id, Err: fmt.Errorf("port %d: %w", port, syscall.ECONNREFUSED)}
+	link, err := i.door(port)
+	if err != nil {
+		return nil, err
 	}
-	c, err := i.link.dial(ctx)
+	c, err := link.dial(ctx)
 	if err != nil {
 		return nil, &carrel.Error{Op: op, Kind: carrel.KindOf(err), ID: i.id, Err: errors.Unwrap(err)}
 	}
@@ -138,6 +141,7 @@ func (i *instance) Destroy(ctx context.Context) error {
 
 // end stops everything, outermost first, and waits until all of it has ended.
 func (i *instance) end() {
+	i.cells.close()
 	_ = i.link.Close()
 	_ = i.server.Close()
 	<-i.served

@@ -12,7 +12,6 @@ import (
 	"runtime/debug"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/carrel-dev/carrel"
@@ -185,24 +184,25 @@ func (w *worker) files(ctx context.Context, m *message) error {
 	return nil
 }
 
-// accept hands a connection to a sandbox's guest.
+// accept hands a connection to a sandbox's guest or code interpreter.
 func (i *instance) accept(ctx context.Context, m *message) error {
 	if len(m.files) != 1 {
 		return errors.New("no connection")
 	}
-	if m.Port != carrel.GuestPort {
-		return &carrel.Error{Op: "dial sandbox", Kind: carrel.Unavailable, ID: i.id, Err: fmt.Errorf("port %d: %w", m.Port, syscall.ECONNREFUSED)}
+	link, err := i.door(m.Port)
+	if err != nil {
+		return err
 	}
 	c, err := fileConn(m.files[0])
 	if err != nil {
 		return err
 	}
 	served := hostConn{UnixConn: c}
-	letGo := i.link.hold(c)
+	letGo := link.hold(c)
 	served.closed = letGo
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if err := i.link.give(ctx, &served); err != nil {
+	if err := link.give(ctx, &served); err != nil {
 		_ = served.Close()
 		return err
 	}

@@ -33,7 +33,7 @@ type Context struct {
 	Language string `json:"language"`
 	Dir      string `json:"cwd"`
 
-	finder  kernel.Finder
+	finder  Finder
 	turn    chan struct{} // holds a token while a cell runs
 	waiting chan struct{}
 	ended   chan struct{} // closed when the context is removed
@@ -44,7 +44,7 @@ type Context struct {
 	used    bool // it ran a cell
 }
 
-func newContext(id, language, dir string, f kernel.Finder) *Context {
+func newContext(id, language, dir string, f Finder) *Context {
 	return &Context{ID: id, Language: language, Dir: dir, finder: f, turn: make(chan struct{}, 1),
 		waiting: make(chan struct{}, maxWaiting), ended: make(chan struct{})}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -24,7 +23,7 @@ var (
 
 // contexts are the contexts of a server.
 type contexts struct {
-	finder kernel.Finder
+	finder Finder
 	dir    string // where contexts work that name no directory
 
 	mu     sync.Mutex
@@ -65,8 +64,11 @@ func (s *contexts) create(language, dir string) (*Context, error) {
 	if dir = cmp.Or(dir, s.dir); !filepath.IsAbs(dir) {
 		dir = filepath.Join(s.dir, dir)
 	}
-	if i, err := os.Stat(dir); err != nil || !i.IsDir() {
-		return nil, fmt.Errorf("%w: %q is not a directory of the sandbox", errDir, dir)
+	if err := s.finder.Check(kernel.Name(language)); err != nil {
+		return nil, err // before a directory is made for it
+	}
+	if err := s.finder.Enter(dir); err != nil {
+		return nil, fmt.Errorf("%w: %q is not a directory that a cell can enter: %w", errDir, dir, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,9 +24,21 @@ const maxBody = 16 << 20
 // ErrDenied is the error of [Config].Environ for a token that is not the sandbox's.
 var ErrDenied = errors.New("unauthorized access")
 
+// Finder finds and starts kernels.
+type Finder interface {
+	// Check returns an error that is kernel.ErrUnknown if there is no kernel for a language.
+	Check(language string) error
+	// Start starts a kernel and waits until it is ready. The context bounds the wait only.
+	Start(ctx context.Context, o kernel.Options) (kernel.Kernel, error)
+	// Enter returns an error if a context can't work in a directory. It makes one that is missing.
+	Enter(dir string) error
+}
+
+var _ Finder = kernel.Finder{}
+
 // Config configures a Server.
 type Config struct {
-	Finder kernel.Finder
+	Finder Finder // nil finds the kernels of the image
 	// Dir is where contexts work that name no directory. The default is /home/user if it is there,
 	// otherwise the user's home.
 	Dir string
@@ -44,15 +56,22 @@ type Server struct {
 	warm     chan struct{} // closed when Warm has returned, if it was promised
 }
 
-// New returns a server. Its contexts start with their first cells.
+// New returns a server. It has the default contexts of Python and JavaScript, if the image has these.
+// Their kernels start with their first cells.
 func New(cfg Config) *Server {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Finder == nil {
+		cfg.Finder = kernel.Finder{}
 	}
 	cfg.Dir = cmp.Or(cfg.Dir, home())
 	s := &Server{cfg: cfg}
 	s.contexts = contexts{finder: cfg.Finder, dir: cfg.Dir, all: map[string]*Context{},
 		first: map[string]*Context{}}
+	for _, language := range []string{kernel.Python, kernel.JavaScript} {
+		_, _ = s.contexts.byLanguage(language) // an image without it has no such context
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", s.health)
 	mux.HandleFunc("POST /execute", s.execute)

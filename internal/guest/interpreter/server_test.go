@@ -9,7 +9,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -164,8 +166,8 @@ func TestRefusals(t *testing.T) {
 		{"bad variable", "POST", "/execute", `{"code": "1", "env_vars": {"A=B": "c"}}`, 400, "env_vars", nil},
 		{"unknown language", "POST", "/execute", `{"code": "1", "language": "cobol"}`, 400, "cobol", nil},
 		{"path for a language", "POST", "/contexts", `{"language": "../../etc"}`, 400, "etc", nil},
-		{"no such directory", "POST", "/contexts", `{"language": "bash", "cwd": "/nowhere"}`, 400,
-			"/nowhere", nil},
+		{"no such directory", "POST", "/contexts", `{"language": "bash", "cwd": "/dev/null/x"}`,
+			400, "/dev/null/x", nil},
 		{"unknown context", "POST", "/execute", `{"code": "1", "context_id": "x"}`, 404, "no such context",
 			nil},
 		{"remove unknown", "DELETE", "/contexts/x", "", 404, "no such context", nil},
@@ -205,6 +207,23 @@ func TestContexts(t *testing.T) {
 	}
 	if _, body := f.ask("GET", "/contexts", ""); strings.Contains(body, a) || !strings.Contains(body, b) {
 		t.Errorf("list: %s", body)
+	}
+}
+
+// TestDefaultContexts lists contexts before any cell, and makes one in a directory that is missing.
+func TestDefaultContexts(t *testing.T) {
+	f := serve(t, interpreter.Config{})
+	for _, language := range []string{"python", "javascript"} {
+		if _, body := f.ask("GET", "/contexts", ""); !strings.Contains(body, `"`+language+`"`) {
+			t.Errorf("no default context of %s in %s", language, body)
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	if status, body := f.ask("POST", "/contexts", `{"language": "bash", "cwd": "`+dir+`"}`); status != 200 {
+		t.Fatalf("%d %s", status, body)
+	}
+	if i, err := os.Stat(dir); err != nil || !i.IsDir() {
+		t.Errorf("%v, %v", i, err)
 	}
 }
 

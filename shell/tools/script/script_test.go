@@ -144,6 +144,7 @@ func TestPython(t *testing.T) {
 		{`python3 -c 'import sys,os; print(sys.argv, os.getcwd(), sys.version_info[:2])' a -b`, "['-c', 'a', '-b'] /w (3, 12)\n"},
 		{`echo 'import json; print(json.dumps({"a": [1]}), __file__)' > s.py; python3 s.py`, "{\"a\": [1]} /w/s.py\n"},
 		{`python3 -c 'open("f","w").write("hi")'; python -c 'import os; print(open("f").read(), sorted(os.listdir(".")))'`, "hi ['f']\n"},
+		{`python3 -c 'import time; t = time.time(); time.sleep(0.05); print(time.time() - t >= 0.05); time.sleep(0)'`, "True\n"},
 		{`python3 -c 'raise SystemExit(7)'; echo $?; python3 -c '1/0' 2>/dev/null; echo $?; python3 gone.py 2>/dev/null; echo $?`, "7\n1\n2\n"},
 		{`echo '{"x":1}' | python3 -m json.tool --compact`, "{\"x\":1}\n"},
 		{`echo 'print(input()[::-1])' > r.py; echo abc | python3 r.py; echo 'print(3)' | python3`, "cba\n3\n"},

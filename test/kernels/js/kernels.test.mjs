@@ -84,6 +84,9 @@ test('other languages', async () => {
   const ts = await sandbox.runCode('const n: number = 4; n * 2', { language: 'ts' })
   assert.equal(ts.error, undefined)
   assert.equal(ts.text, '8')
+  const shown = await sandbox.runCode('\n{ [Symbol.for("Jupyter.display")]() { return { "text/html": "<b>" } } }\n',
+    { language: 'ts' })
+  assert.equal(shown.results[0]?.html, '<b>')
   assert.deepEqual((await sandbox.runCode('cd /; pwd', { language: 'bash' })).logs.stdout, ['/\n'])
   await assert.rejects(sandbox.runCode('1', { language: 'cobol' }), /400/)
 })
@@ -114,6 +117,32 @@ test('a kernel that dies is an error, and the next cell runs', async () => {
   assert.equal(e.error.name, 'KernelDied')
   assert.match(e.error.value, /status 3/)
   assert.equal((await sandbox.runCode('1+1')).text, '2')
+})
+
+test('an interpreter that a cell kills starts again', async () => {
+  const s = await Sandbox.create({ timeoutMs: 300_000 })
+  try {
+    await s.runCode('v = 1')
+    // The kernel's parent is the interpreter. The client's connection ends with it, or its request does.
+    await s.runCode('import os, signal; os.kill(os.getppid(), signal.SIGKILL)', { timeoutMs: 20_000 }).catch(() => {})
+    let e
+    for (let i = 0; i < 60 && !e; i++) {
+      e = await s.runCode('"v" in globals()').catch(() => {})
+      if (!e) await new Promise((resolve) => setTimeout(resolve, 1_000))
+    }
+    assert.equal(e?.text, 'False')
+    // The old kernel went with its interpreter.
+    const kernels = await s.commands.run('pgrep -fc carrel_kernel.py')
+    assert.equal(kernels.stdout.trim(), '1')
+  } finally {
+    await s.kill()
+  }
+})
+
+test('pictures of Pillow are results', async () => {
+  const e = await sandbox.runCode(
+    'from PIL import Image\ni = Image.new("RGB", (4, 4)); i.show(); i.save("p.png")\ni')
+  assert.deepEqual(e.results.map((r) => r.png?.slice(0, 5)), ['iVBOR', 'iVBOR', 'iVBOR'])
 })
 
 test('the sandbox\'s files', async () => {
@@ -252,15 +281,33 @@ test('a fork does not disturb the cell that runs, which ends in the fork', { ski
   }
 })
 
-test('without memory in snapshots a resumed sandbox has files, and kernels that start empty', { skip: memory }, async () => {
+test('without memory in snapshots there are files, and kernels that start empty', { skip: memory }, async () => {
   const s = await Sandbox.create({ timeoutMs: 300_000 })
+  const made = []
+  // fresh checks one sandbox that goes on from a moment of s.
+  const fresh = async (f, want) => {
+    assert.equal((await f.runCode('open("kept").read()')).text, want)
+    assert.equal((await f.runCode('v')).error?.name, 'NameError')
+  }
   try {
     await s.runCode('v = 1; open("kept", "w").write("of before")')
     await s.pause()
     const again = await Sandbox.connect(s.sandboxId)
-    assert.equal((await again.runCode('open("kept").read()')).text, 'of before')
-    assert.equal((await again.runCode('v')).error?.name, 'NameError')
+    await fresh(again, 'of before')
+    await again.runCode('v = 2')
+    const forks = await again.fork({ count: 2, timeoutMs: 300_000 })
+    for (const f of forks) {
+      assert.ok(f instanceof Sandbox, f)
+      made.push(f)
+    }
+    const { snapshotId } = await again.createSnapshot()
+    await Promise.all(made.map((f) => fresh(f, 'of before')))
+    // The sandbox that was forked goes on, with its variables.
+    assert.equal((await again.runCode('v')).text, '2')
+    await again.runCode('open("kept", "w").write("of later")')
+    await api(`/carrel/v1/sandboxes/${s.sandboxId}/rollback`, { to: snapshotId })
+    await fresh(s, 'of before')
   } finally {
-    await s.kill()
+    await Promise.all([s, ...made].map((f) => f.kill()))
   }
 })

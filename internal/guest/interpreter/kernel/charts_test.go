@@ -138,3 +138,40 @@ func TestLargeValue(t *testing.T) {
 		}
 	})
 }
+
+// TestPictures shows and saves pictures of Pillow. A picture that is saved into memory, or by another
+// module, is no result.
+func TestPictures(t *testing.T) {
+	fake := `import os, sys
+os.makedirs('fake/PIL'); sys.path.insert(0, os.path.abspath('fake'))
+open('fake/PIL/__init__.py', 'w').close()
+open('fake/PIL/Image.py', 'w').write('''
+class Image:
+    def save(self, fp, format=None): (open(fp, 'wb') if isinstance(fp, str) else fp).write(b'png')
+    def show(self): raise OSError('no screen')
+    def _repr_png_(self): return b'\\x89PNG'
+def new(mode, size): return Image()
+''')
+`
+	each(t, map[string]string{"ipykernel": "", "plain python": fake},
+		func(t *testing.T, k kernel.Kernel, before string) {
+			o := code(t, k, before+"import io\nfrom PIL import Image\n"+`
+i = Image.new('RGB', (2, 2)); i.show(); i.save('a.png'); i.save(io.BytesIO(), 'png')
+with open('b.png', 'wb') as f: i.save(f, 'png')
+open('a.png', 'rb').read() != b''`)
+			if o.failure != nil || len(o.results) != 3 || o.text() != "True" {
+				t.Fatalf("%+v", o)
+			}
+			for _, r := range o.results[:2] {
+				if png := plain(r, "image/png"); !strings.HasPrefix(png, "iVBO") {
+					t.Errorf("no picture: %.20q", png)
+				}
+			}
+			if before == "" { // matplotlib saves by Pillow
+				o = code(t, k, "import matplotlib.pyplot as plt\nplt.plot([1]); plt.savefig('c.png')")
+				if len(o.results) != 1 {
+					t.Errorf("a figure that is saved is %d results", len(o.results))
+				}
+			}
+		})
+}

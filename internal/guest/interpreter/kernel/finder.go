@@ -17,6 +17,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/carrel-dev/carrel/internal/guest/interpreter/jupyter"
 )
 
@@ -33,7 +35,8 @@ const (
 
 // aliases are other names of languages.
 var aliases = map[string]string{"": Python, "py": Python, "python3": Python, "ipython": Python,
-	"js": JavaScript, "node": JavaScript, "ts": TypeScript, "sh": Bash, "shell": Bash}
+	"js": JavaScript, "node": JavaScript, "ts": TypeScript, "tslab": TypeScript, "jslab": JavaScript,
+	"sh": Bash, "shell": Bash}
 
 //go:embed scripts/*
 var scripts embed.FS
@@ -95,6 +98,15 @@ func (f Finder) Check(language string) (err error) {
 		_, err = f.spec(language)
 	}
 	return err
+}
+
+// Enter returns an error if this process's user can't work in a directory. It makes one that is
+// missing, as E2B's interpreter takes any name.
+func (f Finder) Enter(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return unix.Access(dir, unix.X_OK)
 }
 
 func (f Finder) start(ctx context.Context, o Options, dir string) (Kernel, error) {
@@ -161,7 +173,7 @@ func (f Finder) python(ctx context.Context, o Options, dir string) (Kernel, erro
 	if err != nil {
 		return nil, err
 	}
-	script, err := write(dir, "carrel_kernel.py", "carrel_plain.py", "carrel_charts.py")
+	script, err := write(dir, "carrel_kernel.py", "carrel_plain.py", "carrel_charts.py", "carrel_pillow.py")
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ type process struct {
 // start starts the command in a process group of its own. dir is removed after the process's end.
 func start(cmd *exec.Cmd, dir string) (*process, error) {
 	p := &process{cmd: cmd, dir: dir, done: make(chan struct{}), tail: &tail{}}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = attributes()
 	if cmd.Stdout == nil {
 		cmd.Stdout = p.tail
 	}

@@ -27,6 +27,17 @@ def _boot():
                 out += b
         return json.loads(out.decode())
 
+    # sleep() waits until a point in time, which the WASI below does not have; select() waits for a time.
+    import time
+
+    def sleep(seconds):
+        import select
+        if seconds < 0:
+            raise ValueError('sleep length must be non-negative')
+        select.select([], [], [], seconds)
+
+    time.sleep = sleep
+
     class Loader:
         # subprocess and urllib have no system below: they are given the machine's way when they are imported.
         def __init__(self, name, patch):

@@ -1,8 +1,11 @@
 """The start of a Python kernel. Package kernel runs it with a connection file and the names of
 modules to import ahead. If the image has ipykernel, it becomes a Jupyter kernel. Otherwise it runs
-cells by itself (carrel_plain). It says on descriptor 4 which of them it is."""
+cells by itself (carrel_plain). It says on descriptor 4 which of them it is.
 
-import ctypes
+In place of a connection file there may be "mark:" and a text. Then there are no descriptors but the
+usual three: requests come from the standard input, and what it says goes to the standard output, after
+that text."""
+
 import gc
 import importlib
 import importlib.util
@@ -44,6 +47,8 @@ def rest():
 
     A template's own start is copied into each sandbox page by page, as programs touch the pages. A
     collection of garbage would touch those of all modules, and never frees one of them."""
+    import ctypes
+
     gc.collect()
     gc.freeze()
     try:
@@ -123,6 +128,7 @@ def bound_output():
 
 def jupyter():
     import zmq
+    from IPython.display import display
     from ipykernel.kernelapp import IPKernelApp
 
     class Blocking:
@@ -163,6 +169,7 @@ def jupyter():
     shell.events.register("pre_run_cell", before)
     shell.events.register("post_run_cell", lambda result=None: environment.leave())
     module("carrel_charts").install(shell.display_formatter)
+    module("carrel_pillow").install(display)
     preload()
     rest()
     os.write(4, json.dumps({"type": "ready", "protocol": "jupyter"}).encode() + b"\n")
@@ -172,10 +179,11 @@ def jupyter():
 
 
 if __name__ == "__main__":
-    if importlib.util.find_spec("ipykernel"):
+    if not CONNECTION.startswith("mark:") and importlib.util.find_spec("ipykernel"):
         jupyter()
     else:
         module("carrel_charts")
         plain = module("carrel_plain")
+        module("carrel_pillow").install(plain.display)
         preload()
-        plain.main(Environment(), fit)
+        plain.main(Environment(), fit, CONNECTION.partition("mark:")[2])

@@ -17,13 +17,14 @@ import types
 FORMS = {"html": "text/html", "markdown": "text/markdown", "svg": "image/svg+xml", "png": "image/png",
          "jpeg": "image/jpeg", "pdf": "application/pdf", "latex": "text/latex",
          "json": "application/json", "javascript": "application/javascript"}
-out = os.fdopen(4, "wb", 0)
+out = None  # what the lines go to
+mark = b""  # what each of them begins with
 fit = None  # leaves out forms that are too long
 main_module = types.ModuleType("__main__")
 
 
 def say(**line):
-    raw = json.dumps(line, default=str, allow_nan=False).encode() + b"\n"
+    raw = mark + json.dumps(line, default=str, allow_nan=False).encode() + b"\n"
     while raw:
         raw = raw[out.write(raw):]
 
@@ -181,9 +182,36 @@ def loop():
     import asyncio
 
     if not hasattr(loop, "made"):
-        loop.made = asyncio.new_event_loop()
+        # WebAssembly has no sockets, which a usual loop needs.
+        loop.made = asyncio.new_event_loop() if hasattr(os, "fork") else sleeper()
         asyncio.set_event_loop(loop.made)
     return loop.made
+
+
+def sleeper():
+    """Make an event loop that waits for time alone."""
+    import asyncio
+    import time
+
+    class Time:
+        def select(self, timeout):
+            if timeout is None:
+                raise RuntimeError("nothing can end this wait: here are no sockets and no threads")
+            time.sleep(timeout)
+            return []
+
+    class Sleeper(asyncio.BaseEventLoop):
+        def __init__(self):
+            super().__init__()
+            self._selector = Time()
+
+        def _process_events(self, events):
+            pass
+
+        def _write_to_self(self):
+            pass
+
+    return Sleeper()
 
 
 def run(request, number, environment):
@@ -215,18 +243,23 @@ def run(request, number, environment):
         say(type="done", id=request["id"])
 
 
-def main(environment, bound):
-    global fit
+def main(environment, bound, marked):
+    global fit, out, mark
     fit = bound
+    if marked:
+        mark = marked.encode()
+        out, requests = os.fdopen(1, "wb", 0, closefd=False), os.fdopen(0, "rb", closefd=False)
+        sys.stdin = io.StringIO()
+    else:
+        out, requests = os.fdopen(4, "wb", 0), os.fdopen(3, "rb")
+        os.set_inheritable(3, False)
+        os.set_inheritable(4, False)
     os.environ.setdefault("MPLBACKEND", "agg")
     sys.stdout, sys.stderr = Printed("stdout", 1), Printed("stderr", 2)
     sys.modules["__main__"] = main_module
     main_module.__dict__.update(display=display, __builtins__=__builtins__)
     sys.meta_path.insert(0, Import())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    requests = os.fdopen(3, "rb")
-    os.set_inheritable(3, False)
-    os.set_inheritable(4, False)
     say(type="ready", protocol="plain")
     for number, raw in enumerate(requests, 1):
         run(json.loads(raw), number, environment)

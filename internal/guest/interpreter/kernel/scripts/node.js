@@ -172,7 +172,7 @@ function run(request) {
     let code = request.code;
     if (typescript) {
       run.transpile = run.transpile || transpiler();
-      code = run.transpile(code);
+      code = transpiled(code);
     }
     server.eval(dynamic(code) + "\n", context, `cell-${count}.js`, (err, value) => {
       once(err && err.err ? err.err : err, value, err !== null && err !== undefined);
@@ -182,6 +182,17 @@ function run(request) {
   } finally {
     process.on("SIGINT", interrupted);
   }
+}
+
+// transpiled makes JavaScript of a TypeScript cell. As for Node's REPL, a cell in braces is an object if it
+// can be one.
+function transpiled(code) {
+  if (/^\s*\{[^]*\}\s*$/.test(code)) {
+    try {
+      return run.transpile(`(${code.trim()})`);
+    } catch { /* it is a block */ }
+  }
+  return run.transpile(code);
 }
 
 // thrown takes an error that no call of ours returned.
