@@ -147,7 +147,7 @@ func fileEnd(f *os.File) int64 {
 
 // inodesTrial uses up the inodes instead.
 func inodesTrial(t *trial) {
-	k := t.newDisk(1024, "-N", "600")
+	k := t.newDisk(1024, "-N", "800")
 	t.full(k, func() (free func()) {
 		dir := filepath.Join(k.at, "ballast")
 		t.check(os.Mkdir(dir, 0o700))
