@@ -75,6 +75,7 @@ func (i *Inside) configure() error {
 		routes = append(routes, tcpip.Route{Destination: self.Subnet(), NIC: nicID}, tcpip.Route{Destination: everywhere, Gateway: addr(n.gateway), NIC: nicID})
 	}
 	i.stack.SetRouteTable(routes)
+	i.ep.start()
 	return nil
 }
 

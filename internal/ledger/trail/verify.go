@@ -102,7 +102,6 @@ type verifier struct {
 	last     int64  // Seq of the record before; -1 before the first
 	prev     string // its hash
 	first    string // the hash before the first record
-	unsealed int64  // records since the last right signature
 	cuts     map[int64]string
 	egress   []carrel.TrailRecord
 	gone     int64 // decisions of the wire that retention removed
