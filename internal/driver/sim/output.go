@@ -17,12 +17,14 @@ type output struct {
 	pipe *interp.Pipe
 
 	mu     sync.Mutex
-	ctx    context.Context // ends at the deadline
+	ctx    context.Context // ends at the deadline, or when there is another one
 	cancel context.CancelFunc
 }
 
 func newOutput(p *interp.Pipe) *output {
-	return &output{pipe: p, ctx: context.Background(), cancel: func() {}}
+	o := &output{pipe: p}
+	o.ctx, o.cancel = context.WithCancel(context.Background())
+	return o
 }
 
 // Read implements io.Reader. At the deadline it returns os.ErrDeadlineExceeded.
@@ -51,7 +53,7 @@ func (o *output) SetReadDeadline(t time.Time) error {
 	defer o.mu.Unlock()
 	before := o.cancel
 	if t.IsZero() {
-		o.ctx, o.cancel = context.Background(), func() {}
+		o.ctx, o.cancel = context.WithCancel(context.Background())
 	} else {
 		o.ctx, o.cancel = context.WithDeadline(context.Background(), t)
 	}
@@ -63,6 +65,8 @@ func (o *output) SetReadDeadline(t time.Time) error {
 func (o *output) Pending() (int, error) { return o.pipe.Pending(), nil }
 
 func (o *output) close() {
-	_ = o.SetReadDeadline(time.Time{}) // frees the timer
 	o.pipe.CloseRead()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.cancel()
 }

@@ -23,6 +23,7 @@ func TestOutputDeadline(t *testing.T) {
 	}()
 	far := time.Now().Add(time.Hour)
 	for _, at := range []time.Time{far, {}, far, time.Now()} {
+		time.Sleep(time.Millisecond) // so that the read waits with each of them
 		if err := o.SetReadDeadline(at); err != nil {
 			t.Fatal(err)
 		}
