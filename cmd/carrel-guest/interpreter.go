@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -25,8 +23,6 @@ const (
 	interpreterMemory = 256 << 20
 	// environTimeout bounds the question for the sandbox's environment.
 	environTimeout = 5 * time.Second
-	// maxEnviron bounds its answer.
-	maxEnviron = 4 << 20
 )
 
 // interpret is "carrel-guest interpreter": the code interpreter of the sandbox, until a signal.
@@ -91,24 +87,6 @@ func split(list string) []string {
 func environOf(url string) func(context.Context, string) (map[string]string, error) {
 	client := &http.Client{Timeout: environTimeout}
 	return func(ctx context.Context, token string) (map[string]string, error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return nil, err
-		}
-		req.Header.Set("X-Access-Token", token)
-		resp, err := client.Do(req)
-		if err != nil {
-			return nil, fmt.Errorf("the sandbox's environment: %w", err)
-		}
-		defer resp.Body.Close()
-		switch resp.StatusCode {
-		case http.StatusUnauthorized:
-			return nil, interpreter.ErrDenied
-		case http.StatusOK:
-		default:
-			return nil, fmt.Errorf("the sandbox's environment: the guest answers %s", resp.Status)
-		}
-		var env map[string]string
-		return env, json.NewDecoder(io.LimitReader(resp.Body, maxEnviron)).Decode(&env)
+		return interpreter.Environ(ctx, client, url, token)
 	}
 }

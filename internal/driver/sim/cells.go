@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -77,30 +76,10 @@ func (c *cells) close() {
 func (c *cells) environ(ctx context.Context, token string) (map[string]string, error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.i.link.dial(ctx) }}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://guest/envs", nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("X-Access-Token", token)
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("the sandbox's environment: %w", err)
-	}
-	defer resp.Body.Close()
-	switch resp.StatusCode {
-	case http.StatusUnauthorized:
-		return nil, interpreter.ErrDenied
-	case http.StatusOK:
-	default:
-		return nil, fmt.Errorf("the sandbox's environment: the guest answers %s", resp.Status)
-	}
-	var env map[string]string
-	return env, json.NewDecoder(io.LimitReader(resp.Body, maxCellEnviron)).Decode(&env)
+	return interpreter.Environ(ctx, client, "http://guest/envs", token)
 }
 
 const (
-	// maxCellEnviron bounds the environment, in bytes of JSON.
-	maxCellEnviron = 4 << 20
 	// cellStart bounds the start of a kernel. The first one of a worker is compiled.
 	cellStart = 2 * time.Minute
 )
