@@ -22,12 +22,16 @@ func TestOutputDeadline(t *testing.T) {
 		waits <- err
 	}()
 	far := time.Now().Add(time.Hour)
-	for _, at := range []time.Time{far, {}, far, time.Now()} {
-		time.Sleep(time.Millisecond) // so that the read waits with each of them
+	set := func(at time.Time) {
+		time.Sleep(time.Millisecond) // so that the read waits with the deadline before
 		if err := o.SetReadDeadline(at); err != nil {
 			t.Fatal(err)
 		}
 	}
+	set(far)
+	set(time.Time{})
+	set(far)
+	set(time.Now())
 	if err := <-waits; !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("the waiting read ends with %v", err)
 	}
