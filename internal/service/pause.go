@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/failpoint"
+	"github.com/carrel-dev/carrel/internal/shortage"
 	"github.com/carrel-dev/carrel/internal/state"
 	"github.com/carrel-dev/carrel/internal/trace"
 )
@@ -177,17 +179,42 @@ func (m *moments) recordPaused(ctx context.Context, b *box, put []state.Snapshot
 
 // unpause lets a sandbox run on after its pause failed.
 func (m *moments) unpause(b *box) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.table.ctx), undoTime)
-	defer cancel()
 	b.mu.Lock()
 	inst := b.inst
 	b.mu.Unlock()
-	if f, ok := driver.As[driver.Freezer](inst); ok {
-		if err := f.Thaw(ctx); err != nil {
-			m.log.Error("thaw sandbox", "sandbox", b.id, "err", err) // its end is seen by watch
-		}
+	if err := thaw(m.table.ctx, b.id, inst); err != nil {
+		m.log.Error("thaw sandbox", "sandbox", b.id, "err", err) // its end is seen by watch
 	}
 	b.setState(carrel.Pausing, carrel.Running)
+}
+
+// Waits between the attempts of thaw.
+const (
+	thawPause     = 5 * time.Millisecond // doubles
+	longThawPause = time.Second
+)
+
+// thaw lets the programs of a sandbox run on. A sandbox that stays frozen looks like one that runs
+// and answers nobody. So thaw tries again while this process lacks what a thaw takes, such as a
+// descriptor. It gives up when the sandbox has ended, and when service is done.
+func thaw(service context.Context, id carrel.ID, inst driver.Instance) error {
+	f, ok := driver.As[driver.Freezer](inst)
+	if !ok {
+		return nil
+	}
+	for wait := thawPause; ; wait = min(2*wait, longThawPause) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(service), undoTime)
+		err := f.Thaw(ctx)
+		cancel()
+		if !errors.Is(shortage.Explain("thaw sandbox", id, err), carrel.Exhausted) {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-service.Done():
+			return err
+		}
+	}
 }
 
 // putAway ends the instance of a sandbox that is recorded as paused. If that fails, the service

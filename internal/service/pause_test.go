@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/service"
 	"github.com/carrel-dev/carrel/internal/state"
 	"github.com/carrel-dev/carrel/internal/testenv"
@@ -415,5 +416,64 @@ func TestAmbiguousWrites(t *testing.T) {
 	}
 	if err := d.Kill(t.Context(), sb.ID); err != nil {
 		t.Error(err)
+	}
+}
+
+// frozenDriver is a momentDriver whose instances can be frozen. Thaw fails as often as thawErrs says.
+type frozenDriver struct {
+	*momentDriver
+	frozen   atomic.Bool
+	thawErrs atomic.Int64
+}
+
+func (d *frozenDriver) Create(ctx context.Context, s driver.Spec) (driver.Instance, error) {
+	in, err := d.momentDriver.Create(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return &frozenInstance{momentInstance: in.(*momentInstance), d: d}, nil
+}
+
+type frozenInstance struct {
+	*momentInstance
+	d *frozenDriver
+}
+
+func (i *frozenInstance) Freeze(context.Context) error {
+	i.d.frozen.Store(true)
+	return nil
+}
+
+func (i *frozenInstance) Thaw(context.Context) error {
+	if i.d.thawErrs.Add(-1) >= 0 {
+		return fmt.Errorf("control socket: %w", os.NewSyscallError("socket", syscall.EMFILE))
+	}
+	i.d.frozen.Store(false)
+	return nil
+}
+
+// TestThawWithoutDescriptors lets a pause fail while the daemon has no descriptor to thaw the
+// sandbox with. The sandbox must not be left frozen in the state running.
+func TestThawWithoutDescriptors(t *testing.T) {
+	fd := &frozenDriver{momentDriver: newMomentDriver()}
+	d := newDen(t, func(o *service.Options) { o.Drivers = driver.NewRegistry(fd) })
+	t.Cleanup(func() {
+		for _, in := range fd.instances() {
+			_ = in.Destroy(context.Background())
+		}
+	})
+	sb := d.create(t, carrel.CreateOptions{Timeout: time.Hour})
+	fd.set(func() { fd.snapErr = syscall.EMFILE })
+	fd.thawErrs.Store(3)
+	_, err := d.Pause(t.Context(), sb.ID, carrel.PauseOptions{})
+	if !errors.Is(err, carrel.Exhausted) || carrel.HintOf(err) == "" {
+		t.Errorf("pause: %v, hint %q", err, carrel.HintOf(err))
+	}
+	if fd.frozen.Load() || fd.thawErrs.Load() >= 0 {
+		t.Errorf("the sandbox is frozen: %v; Thaw would fail %d times more",
+			fd.frozen.Load(), fd.thawErrs.Load())
+	}
+	if got, err := d.Get(t.Context(), sb.ID); err != nil || got.State != carrel.Running {
+		t.Errorf("after the pause: %v, %v", got.State, err)
 	}
 }

@@ -142,10 +142,10 @@ func (r *recovery) recoverOne(ctx context.Context, rec state.Record) (kept bool,
 		return false, r.bury(ctx, rec, verdict{carrel.EndLost,
 			cmp.Or(r.opts.LostReason, "it was gone when the service came back: "+gone.Error())})
 	}
-	if f, ok := driver.As[driver.Freezer](inst); ok { // the earlier service died during a pause
-		if err := f.Thaw(ctx); err != nil {
-			log.Error("a sandbox could not be thawed", "err", err)
-		}
+	tctx, cancel := context.WithTimeout(ctx, undoTime) // other sandboxes wait for their recovery
+	defer cancel()
+	if err := thaw(tctx, rec.Sandbox.ID, inst); err != nil { // the earlier service died during a pause
+		log.Error("a sandbox could not be thawed", "err", err)
 	}
 	r.adopt(rec, inst)
 	return true, nil

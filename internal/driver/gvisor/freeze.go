@@ -13,6 +13,7 @@ import (
 	"gvisor.dev/gvisor/pkg/urpc"
 	"gvisor.dev/gvisor/runsc/boot"
 
+	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 )
 
@@ -78,12 +79,16 @@ func (in *Instance) setIce(ctx context.Context, want iceState, method string) er
 			return nil
 		}
 	}
+	was := in.ice
 	in.ice = iceUnknown // in case the call fails
-	if err := in.callToEnd(ctx, method, nil, nil); err != nil {
-		return err
+	err := in.callToEnd(ctx, method, nil, nil)
+	switch {
+	case err == nil:
+		in.ice = want
+	case carrel.KindOf(err) == carrel.Exhausted: // call says so only before it sends anything
+		in.ice = was
 	}
-	in.ice = want
-	return nil
+	return err
 }
 
 // The pause between isFrozen's checks.
