@@ -94,6 +94,30 @@ func TestSecretVariablesByShape(t *testing.T) {
 	}
 }
 
+// TestKnownSecret checks texts that go out of the daemon: what has the form of a secret is known, and
+// what is only random stays, since an ID looks like it.
+func TestKnownSecret(t *testing.T) {
+	check := func(entry string, secret bool) {
+		_, value, _ := strings.Cut(entry, "=")
+		if why := settings.KnownSecret(value); (why != "") != secret {
+			t.Errorf("%s: %q", value, why)
+		}
+	}
+	for _, class := range []string{"addresses", "hooks", "tokens", "keys and JSON"} {
+		for _, e := range secretVariables[class] {
+			check(e, true)
+		}
+	}
+	for _, list := range plainVariables {
+		for _, e := range list {
+			check(e, false)
+		}
+	}
+	for _, text := range []string{tail(40), tail(43) + "=", "", "short"} {
+		check("="+text, false)
+	}
+}
+
 // BenchmarkEnvironment decides about the variables of both lists.
 func BenchmarkEnvironment(b *testing.B) {
 	var all []string

@@ -128,6 +128,44 @@ func TestOwners(t *testing.T) {
 	wantKind(t, "an owner that is a path", err, carrel.Invalid)
 }
 
+// TestHider shows what goes out of a project's texts: whole values, the longer of two first, and none
+// of another project's.
+func TestHider(t *testing.T) {
+	v, ctx := open(t, t.TempDir()), t.Context()
+	for _, s := range []struct{ project, name, value string }{
+		{"a", "short", "abc12"}, // would be found in ordinary words
+		{"a", "inner", "s3cret"},
+		{"a", "outer", "my-s3cret-key"},
+		{"a", "pattern", "a.c$1%s"},
+		{"b", "other", "of-project-b"},
+	} {
+		_, err := v.For(s.project).CreateSecret(ctx, carrel.NewSecret{Name: s.name, Value: s.value})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	hide := v.Hider("a")
+	for text, want := range map[string]string{
+		"":                    "",
+		"abc12 stays":         "abc12 stays",
+		"x=s3cret;":           "x=[redacted: secret inner];",
+		"s3crets3cret":        "[redacted: secret inner][redacted: secret inner]",
+		"my-s3cret-key":       "[redacted: secret outer]",
+		"my-s3cret-kez":       "my-[redacted: secret inner]-kez",
+		"a.c$1%s":             "[redacted: secret pattern]",
+		"abc$1%s":             "abc$1%s",
+		"of-project-b":        "of-project-b",
+		"\x00s3cret\xff\r\nx": "\x00[redacted: secret inner]\xff\r\nx",
+	} {
+		if got := hide(text); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+	if got := v.Hider("c")("s3cret of-project-b"); got != "s3cret of-project-b" {
+		t.Errorf("a project without secrets hides %q", got)
+	}
+}
+
 // TestHosts shows that a secret goes to its hosts, and to no host that only looks like one of them.
 func TestHosts(t *testing.T) {
 	v := open(t, t.TempDir())
