@@ -100,12 +100,18 @@ func (s *stage) fill(ctx context.Context, dataDir string) error {
 	if err := sqlite.Copy(ctx, filepath.Join(dataDir, stateFile), filepath.Join(s.dir, stateFile)); err != nil {
 		return err
 	}
+	if err := s.takeTrail(dataDir); err != nil {
+		return &carrel.Error{Op: opWrite, Kind: carrel.Internal, Err: err}
+	}
 	blobs := filepath.Join("snapshots", "blobs")
 	// A template's image may give way to its delta in the first walk. The second one finds that.
 	for _, part := range []string{blobs, ".", blobs, "templates"} {
 		if err := s.link(ctx, dataDir, part); err != nil {
 			return &carrel.Error{Op: opWrite, Kind: carrel.Internal, Err: err}
 		}
+	}
+	if err := s.takeAudit(ctx, dataDir); err != nil {
+		return &carrel.Error{Op: opWrite, Kind: carrel.Internal, Err: err}
 	}
 	return s.read(ctx)
 }
@@ -162,7 +168,7 @@ func (s *stage) passes(dataDir, rel string, d fs.DirEntry) bool {
 	case dir == "": // at the top
 		switch base {
 		case "run", "cache", "lock", "daemon.json", ".daemon.json.spare", datadir.File, stateFile, stateFile + "-wal",
-			stateFile + "-shm", sqlite.Ledger:
+			stateFile + "-shm", sqlite.Ledger, trailDir: // takeTrail takes the trail
 			return true
 		}
 		return strings.HasPrefix(base, stagePrefix) || strings.HasSuffix(base, ".lock")
