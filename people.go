@@ -89,6 +89,10 @@ type NewKey struct {
 	Expires time.Time `json:"expires,omitzero"`
 	// Token makes an access token of E2B's.
 	Token bool `json:"token,omitempty"`
+	// Quota and Ceiling bind the key from its first moment on; nil is none. A key of [ScopeAdmin] has
+	// none: it could make itself another.
+	Quota   *Quota   `json:"quota,omitempty"`
+	Ceiling *Ceiling `json:"ceiling,omitempty"`
 }
 
 // KeyUpdate changes a key. A nil field changes nothing.

@@ -139,9 +139,7 @@ func (a *Allowances) change(ctx context.Context, op string, of carrel.Holder,
 			return of, noProject(op, of.Project)
 		}
 		if rec.Key.Scope == carrel.ScopeAdmin {
-			return of, &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "key",
-				Err:  fmt.Errorf("the key %s has the scope admin: it could make itself another key without the limit", clip(rec.Key.Name)),
-				Hint: "limit the project, or a key with the scope run"}
+			return of, adminLimits(op, rec.Key.Name)
 		}
 		of.Key = rec.Key.ID
 		fn(&rec.Allowance)

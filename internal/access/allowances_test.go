@@ -2,8 +2,10 @@ package access
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -286,5 +288,54 @@ func TestMakingTemplates(t *testing.T) {
 		if carrel.KindOf(err) != carrel.Forbidden {
 			t.Errorf("%s: %v", door, err)
 		}
+	}
+}
+
+// TestKeyLimitsAtBirth makes keys with a quota and a ceiling. They are in the key's first record, so
+// that it never works without them, also for the next daemon.
+func TestKeyLimitsAtBirth(t *testing.T) {
+	s := newShelf()
+	h := open(t, s)
+	must[carrel.Project](t)(h.CreateProject(h.admin, "web"))
+	five := carrel.Quota{Hard: map[carrel.LimitName]carrel.Milli{carrel.LimitSandboxes: 5000}}
+	narrow := carrel.Ceiling{Egress: []string{"*.example.com"}}
+	writes := s.writes
+	k := must[carrel.IssuedKey](t)(h.CreateKey(h.in("web"),
+		carrel.NewKey{Name: "bot", Quota: &five, Ceiling: &narrow}))
+	if s.writes != writes+1 {
+		t.Errorf("%d writes", s.writes-writes)
+	}
+	for _, dir := range []*Directory{h.dir, open(t, s).dir} {
+		q, c := dir.Quotas("web", k.ID), dir.Ceilings("web", k.ID)
+		if len(q) != 1 || q[0].Quota.Hard[carrel.LimitSandboxes] != 5000 || q[0].Key != k.ID {
+			t.Errorf("quotas %+v", q)
+		}
+		if len(c) != 1 || len(c[0].Ceiling.Egress) != 1 {
+			t.Errorf("ceilings %+v", c)
+		}
+	}
+	writes = s.writes
+	negative := carrel.Quota{Hard: map[carrel.LimitName]carrel.Milli{carrel.LimitSandboxes: -1}}
+	for name, c := range map[string]struct {
+		key   carrel.NewKey
+		field string
+	}{
+		"an admin's quota":   {carrel.NewKey{Quota: &five, Scope: carrel.ScopeAdmin}, "key"},
+		"an admin's ceiling": {carrel.NewKey{Ceiling: &narrow, Scope: carrel.ScopeAdmin}, "key"},
+		"a negative limit":   {carrel.NewKey{Quota: &negative}, "hard.sandboxes"},
+		"a wrong destination": {carrel.NewKey{Ceiling: &carrel.Ceiling{Egress: []string{"a b"}}},
+			"egress"},
+	} {
+		c.key.Name = "wrong"
+		_, err := h.CreateKey(h.in("web"), c.key)
+		if ce, ok := errors.AsType[*carrel.Error](err); !ok || ce.Kind != carrel.Invalid ||
+			!strings.HasPrefix(ce.Field, c.field) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	plain := must[carrel.IssuedKey](t)(h.CreateKey(h.in("web"),
+		carrel.NewKey{Name: "plain", Quota: &carrel.Quota{}, Ceiling: &carrel.Ceiling{}}))
+	if q := h.dir.Quotas("web", plain.ID); len(q) != 0 || s.writes != writes+1 {
+		t.Errorf("empty limits bind: %+v, %d writes", q, s.writes-writes)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/ceiling"
 	"github.com/carrel-dev/carrel/internal/request"
 	"github.com/carrel-dev/carrel/internal/state"
 )
@@ -261,6 +262,10 @@ func (p *People) CreateKey(ctx context.Context, n carrel.NewKey) (carrel.IssuedK
 		return none, &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "scope",
 			Err: fmt.Errorf("%s is not read, run or admin", clip(string(n.Scope)))}
 	}
+	limits, err := limitsOf(op, n)
+	if err != nil {
+		return none, err
+	}
 	d, now := p.dir, time.Now().UTC()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -287,13 +292,44 @@ func (p *People) CreateKey(ctx context.Context, n carrel.NewKey) (carrel.IssuedK
 	if n.Expires.IsZero() {
 		key.Expires = time.Time{}
 	}
-	err = d.applyLocked(ctx, state.Change{PutKeys: []state.KeyRecord{{Key: key, Sum: sum}}})
+	rec := state.KeyRecord{Key: key, Sum: sum, Allowance: limits}
+	err = d.applyLocked(ctx, state.Change{PutKeys: []state.KeyRecord{rec}})
 	if err != nil {
 		return none, err
 	}
 	request.Touch(ctx, key.ID)
 	request.Touch(ctx, key.Name)
 	return carrel.IssuedKey{APIKey: key, Secret: secret}, nil
+}
+
+// limitsOf checks the quota and the ceiling with which a key is born. They are in its first record,
+// so it never works without them.
+func limitsOf(op string, n carrel.NewKey) (state.Allowance, error) {
+	var out state.Allowance
+	if n.Quota != nil && !n.Quota.IsZero() {
+		if err := carrel.CheckQuota(*n.Quota); err != nil {
+			return out, err
+		}
+		out.Quota = n.Quota
+	}
+	if n.Ceiling != nil && !n.Ceiling.IsZero() {
+		if err := ceiling.Check(*n.Ceiling); err != nil {
+			return out, err
+		}
+		out.Ceiling = n.Ceiling
+	}
+	if out != (state.Allowance{}) && n.Scope == carrel.ScopeAdmin {
+		return out, adminLimits(op, n.Name)
+	}
+	return out, nil
+}
+
+// adminLimits is the error for limits of a key that can get round them.
+func adminLimits(op, name string) error {
+	return &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "key",
+		Err: fmt.Errorf("the key %s has the scope admin: it could make itself another key "+
+			"without the limit", clip(name)),
+		Hint: "limit the project, or a key with the scope run"}
 }
 
 func nameTaken(op, name string) error {

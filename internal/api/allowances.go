@@ -42,23 +42,18 @@ func (s allowanceRoutes) quotas(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, all, err)
 }
 
-// quotaIn replaces a quota.
-type quotaIn struct {
-	Project string                             `json:"project"`
-	Key     string                             `json:"key"`
-	Hard    map[carrel.LimitName]*carrel.Milli `json:"hard"`
-	Soft    map[carrel.LimitName]*carrel.Milli `json:"soft"`
+// limitsIn are the limits of a quota. Null is no limit.
+type limitsIn struct {
+	Hard map[carrel.LimitName]*carrel.Milli `json:"hard"`
+	Soft map[carrel.LimitName]*carrel.Milli `json:"soft"`
 }
 
-func (s allowanceRoutes) setQuota(w http.ResponseWriter, r *http.Request) error {
-	var body quotaIn
-	if err := decodeStrict(w, r, &body, false); err != nil {
-		return err
-	}
+// quota returns the limits that are given.
+func (b limitsIn) quota() carrel.Quota {
 	given := func(limits map[carrel.LimitName]*carrel.Milli) map[carrel.LimitName]carrel.Milli {
 		var out map[carrel.LimitName]carrel.Milli
 		for name, n := range limits {
-			if n == nil { // null is no limit
+			if n == nil {
 				continue
 			}
 			if out == nil {
@@ -68,8 +63,23 @@ func (s allowanceRoutes) setQuota(w http.ResponseWriter, r *http.Request) error 
 		}
 		return out
 	}
-	q, err := s.opts.Allowances.SetQuota(r.Context(), carrel.Holder{Project: body.Project, Key: body.Key},
-		carrel.Quota{Hard: given(body.Hard), Soft: given(body.Soft)})
+	return carrel.Quota{Hard: given(b.Hard), Soft: given(b.Soft)}
+}
+
+// quotaIn replaces a quota.
+type quotaIn struct {
+	Project string `json:"project"`
+	Key     string `json:"key"`
+	limitsIn
+}
+
+func (s allowanceRoutes) setQuota(w http.ResponseWriter, r *http.Request) error {
+	var body quotaIn
+	if err := decodeStrict(w, r, &body, false); err != nil {
+		return err
+	}
+	q, err := s.opts.Allowances.SetQuota(r.Context(),
+		carrel.Holder{Project: body.Project, Key: body.Key}, body.quota())
 	return answer(w, q, err)
 }
 
@@ -78,10 +88,8 @@ func (s allowanceRoutes) ceilings(w http.ResponseWriter, r *http.Request) error 
 	return answer(w, all, err)
 }
 
-// ceilingIn replaces a ceiling.
-type ceilingIn struct {
-	Project   string        `json:"project"`
-	Key       string        `json:"key"`
+// boundsIn are the bounds of a ceiling.
+type boundsIn struct {
 	Egress    []string      `json:"egress"`
 	Tiers     []carrel.Tier `json:"tiers"`
 	Templates []string      `json:"templates"`
@@ -90,27 +98,43 @@ type ceilingIn struct {
 	Secrets   []string      `json:"secrets"`
 }
 
+// ceilingIn replaces a ceiling.
+type ceilingIn struct {
+	Project string `json:"project"`
+	Key     string `json:"key"`
+	boundsIn
+}
+
 // maxCeilingList bounds the lists of a ceiling, each of whose entries is compared at each creation.
 const maxCeilingList = 1000
+
+// ceiling returns the bounds that are given. Error: Invalid.
+func (b boundsIn) ceiling() (carrel.Ceiling, error) {
+	for field, n := range map[string]int{"egress": len(b.Egress), "templates": len(b.Templates),
+		"tiers": len(b.Tiers), "secrets": len(b.Secrets)} {
+		if n > maxCeilingList {
+			return carrel.Ceiling{}, invalid(field, "%d entries, at most %d may be", n, maxCeilingList)
+		}
+	}
+	c := carrel.Ceiling{Egress: b.Egress, Tiers: b.Tiers, Templates: b.Templates,
+		Limits: b.Limits, Secrets: b.Secrets}
+	if b.Timeout != nil {
+		var err error
+		if c.Timeout, err = b.Timeout.duration("timeout", 0); err != nil {
+			return carrel.Ceiling{}, err
+		}
+	}
+	return c, nil
+}
 
 func (s allowanceRoutes) setCeiling(w http.ResponseWriter, r *http.Request) error {
 	var body ceilingIn
 	if err := decodeStrict(w, r, &body, false); err != nil {
 		return err
 	}
-	for field, n := range map[string]int{"egress": len(body.Egress), "templates": len(body.Templates),
-		"tiers": len(body.Tiers), "secrets": len(body.Secrets)} {
-		if n > maxCeilingList {
-			return invalid(field, "%d entries, at most %d may be", n, maxCeilingList)
-		}
-	}
-	c := carrel.Ceiling{Egress: body.Egress, Tiers: body.Tiers, Templates: body.Templates,
-		Limits: body.Limits, Secrets: body.Secrets}
-	var err error
-	if body.Timeout != nil {
-		if c.Timeout, err = body.Timeout.duration("timeout", 0); err != nil {
-			return err
-		}
+	c, err := body.ceiling()
+	if err != nil {
+		return err
 	}
 	set, err := s.opts.Allowances.SetCeiling(r.Context(), carrel.Holder{Project: body.Project, Key: body.Key}, c)
 	return answer(w, set, err)

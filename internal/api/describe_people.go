@@ -19,7 +19,7 @@ var peopleOperations = map[string]openapi.Operation{
 	"GET" + ours + "/keys": {Tag: tagPeople,
 		Summary: "List the project's API keys, also those revoked lately. Needs the scope admin, as all that concerns keys.",
 		Answers: answers(200, []carrel.APIKey{})},
-	"POST" + ours + "/keys": {Tag: tagPeople, Summary: "Make an API key. Only this answer has its secret.",
+	"POST" + ours + "/keys": {Tag: tagPeople, Summary: "Make an API key, with the quota and the ceiling that bind it. Only this answer has its secret.",
 		Body: strict(newKeyIn{}, "name"), Answers: answers(201, carrel.IssuedKey{})},
 	"GET" + ours + "/keys/{key}": {Tag: tagPeople, Summary: "Tell about one key, by its ID or name.",
 		Answers: answers(200, carrel.APIKey{})},

@@ -94,6 +94,8 @@ type newKeyIn struct {
 	Scope   carrel.KeyScope `json:"scope"`
 	Expires instant         `json:"expires"`
 	Token   bool            `json:"token"`
+	Quota   *limitsIn       `json:"quota"`
+	Ceiling *boundsIn       `json:"ceiling"`
 }
 
 // keyUpdateIn is carrel.KeyUpdate.
@@ -111,6 +113,17 @@ func (s peopleRoutes) createKey(w http.ResponseWriter, r *http.Request) error {
 	var err error
 	if n.Expires, err = body.Expires.time("expires"); err != nil {
 		return err
+	}
+	if body.Quota != nil {
+		q := body.Quota.quota()
+		n.Quota = &q
+	}
+	if body.Ceiling != nil {
+		c, err := body.Ceiling.ceiling()
+		if err != nil {
+			return err
+		}
+		n.Ceiling = &c
 	}
 	k, err := s.opts.People.CreateKey(r.Context(), n)
 	if err != nil {

@@ -133,6 +133,18 @@ func (a allowanceCommands) setQuota(ctx context.Context, all carrel.Allowances, 
 			}
 		}
 	}
+	if err := addLimits(&q, hard, soft); err != nil {
+		return err
+	}
+	set, err := all.SetQuota(ctx, of, q)
+	if err != nil {
+		return err
+	}
+	return a.printQuotas([]carrel.QuotaReport{set}, false)
+}
+
+// addLimits reads texts LIMIT=N into a quota whose maps are made. LIMIT=none removes one.
+func addLimits(q *carrel.Quota, hard, soft []string) error {
 	for _, part := range []struct {
 		texts []string
 		into  map[carrel.LimitName]carrel.Milli
@@ -153,11 +165,7 @@ func (a allowanceCommands) setQuota(ctx context.Context, all carrel.Allowances, 
 			part.into[carrel.LimitName(name)] = n
 		}
 	}
-	set, err := all.SetQuota(ctx, of, q)
-	if err != nil {
-		return err
-	}
-	return a.printQuotas([]carrel.QuotaReport{set}, false)
+	return nil
 }
 
 func (a allowanceCommands) quotaRemove() *cobra.Command {
@@ -217,35 +225,61 @@ func (a allowanceCommands) printCeilings(all []carrel.CeilingOf) error {
 	return a.table([]string{"OF", "CEILING", "AT MOST"}, rows)
 }
 
+// ceilingFlags are the flags that say the bounds of a ceiling.
+type ceilingFlags struct {
+	ceiling carrel.Ceiling
+	tiers   []string
+}
+
+// add adds the flags to a command.
+func (g *ceilingFlags) add(c *cobra.Command) {
+	f := c.Flags()
+	f.StringSliceVar(&g.ceiling.Egress, "egress", nil, "destinations that a network may open: names, *.names, addresses, blocks")
+	f.StringSliceVar(&g.tiers, "tier", nil, "tiers that sandboxes may be in")
+	f.StringSliceVar(&g.ceiling.Templates, "template", nil, "templates, by name or ID, of which sandboxes may be made")
+	f.StringSliceVar(&g.ceiling.Secrets, "secret", nil, "secrets that may be put into requests")
+	f.Float64Var(&g.ceiling.Limits.CPUs, "cpus", 0, "CPUs of one sandbox")
+	f.IntVar(&g.ceiling.Limits.MemoryMB, "memory", 0, "MiB of memory of one sandbox")
+	f.IntVar(&g.ceiling.Limits.DiskMB, "disk", 0, "MiB of disk of one sandbox")
+	f.IntVar(&g.ceiling.Limits.Pids, "pids", 0, "processes of one sandbox")
+	f.DurationVar(&g.ceiling.Timeout, "timeout", 0, "how long a sandbox may run without being asked for again")
+}
+
+// of returns the ceiling that the flags say. A list that is named and empty allows nothing.
+func (g *ceilingFlags) of(c *cobra.Command) carrel.Ceiling {
+	ceiling := g.ceiling
+	list := func(flag string, all []string) []string {
+		if !c.Flags().Changed(flag) {
+			return nil
+		}
+		out := []string{}
+		for _, s := range all {
+			if s != "" {
+				out = append(out, s)
+			}
+		}
+		return out
+	}
+	ceiling.Egress, ceiling.Secrets = list("egress", ceiling.Egress), list("secret", ceiling.Secrets)
+	ceiling.Templates = list("template", ceiling.Templates)
+	if names := list("tier", g.tiers); names != nil {
+		ceiling.Tiers = []carrel.Tier{}
+		for _, t := range names {
+			ceiling.Tiers = append(ceiling.Tiers, carrel.Tier(t))
+		}
+	}
+	return ceiling
+}
+
 func (a allowanceCommands) ceilingSet() *cobra.Command {
 	var of carrel.Holder
-	var ceiling carrel.Ceiling
-	var tiers []string
+	var given ceilingFlags
 	c := &cobra.Command{Use: "set", Short: "Replace the ceiling of a project or of one of its keys", Args: cobra.NoArgs,
 		Long: `Replaces the ceiling. What no flag names has no bound. An empty list, as in --egress "",
 allows nothing.`,
 		Example: "  carrel ceiling set --of web --egress '*.example.com' --tier gvisor --cpus 4 --timeout 1h",
 		RunE: func(c *cobra.Command, _ []string) error {
-			list := func(flag string, all []string) []string {
-				if !c.Flags().Changed(flag) {
-					return nil
-				}
-				out := []string{}
-				for _, s := range all {
-					if s != "" {
-						out = append(out, s)
-					}
-				}
-				return out
-			}
-			ceiling.Egress, ceiling.Secrets = list("egress", ceiling.Egress), list("secret", ceiling.Secrets)
-			ceiling.Templates = list("template", ceiling.Templates)
-			if names := list("tier", tiers); names != nil {
-				ceiling.Tiers = []carrel.Tier{}
-				for _, t := range names {
-					ceiling.Tiers = append(ceiling.Tiers, carrel.Tier(t))
-				}
-			}
+			ceiling := given.of(c)
 			if ceiling.IsZero() {
 				return usage(errors.New("no bound is given; carrel ceiling rm removes the ceiling"))
 			}
@@ -258,16 +292,7 @@ allows nothing.`,
 			})
 		}}
 	ofFlags(c, &of)
-	f := c.Flags()
-	f.StringSliceVar(&ceiling.Egress, "egress", nil, "destinations that a network may open: names, *.names, addresses, blocks")
-	f.StringSliceVar(&tiers, "tier", nil, "tiers that sandboxes may be in")
-	f.StringSliceVar(&ceiling.Templates, "template", nil, "templates, by name or ID, of which sandboxes may be made")
-	f.StringSliceVar(&ceiling.Secrets, "secret", nil, "secrets that may be put into requests")
-	f.Float64Var(&ceiling.Limits.CPUs, "cpus", 0, "CPUs of one sandbox")
-	f.IntVar(&ceiling.Limits.MemoryMB, "memory", 0, "MiB of memory of one sandbox")
-	f.IntVar(&ceiling.Limits.DiskMB, "disk", 0, "MiB of disk of one sandbox")
-	f.IntVar(&ceiling.Limits.Pids, "pids", 0, "processes of one sandbox")
-	f.DurationVar(&ceiling.Timeout, "timeout", 0, "how long a sandbox may run without being asked for again")
+	given.add(c)
 	return c
 }
 

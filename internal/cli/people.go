@@ -108,6 +108,8 @@ func (a peopleCommands) keyCommand() *cobra.Command {
 func (a peopleCommands) keyCreate() *cobra.Command {
 	var scope string
 	var expires time.Duration
+	var hard, soft []string
+	var bounds ceilingFlags
 	c := &cobra.Command{
 		Use: "create NAME", Short: "Make a key, and print its secret, which is shown only now",
 		Args: cobra.ExactArgs(1),
@@ -117,12 +119,19 @@ so nobody can show it again. E2B's SDKs take it as E2B_API_KEY.
 A key with the scope read sees what there is, and enters no sandbox. The scope run makes and
 uses sandboxes. The scope admin also manages the project's keys.
 
-With the daemon's own key, --project says whose key it is; carrel project create makes one.`,
-		Example: "  carrel --project web key create ci --scope run --expires 2160h",
+With the daemon's own key, --project says whose key it is; carrel project create makes one.
+
+--quota and the flags of carrel ceiling set say what the key may use and what its sandboxes may
+be. They bind it from its first moment on.`,
+		Example: `  carrel --project web key create ci --scope run --expires 2160h
+  carrel --project web key create bot --quota sandboxes=5 --egress '*.example.com' --tier gvisor`,
 		RunE: func(c *cobra.Command, args []string) error {
 			n := carrel.NewKey{Name: args[0], Scope: carrel.KeyScope(scope)}
 			if expires != 0 {
 				n.Expires = time.Now().Add(expires).UTC().Truncate(time.Second)
+			}
+			if err := keyLimits(c, &n, hard, soft, &bounds); err != nil {
+				return err
 			}
 			return a.onPeople(c.Context(), func(p carrel.People) error {
 				made, err := p.CreateKey(c.Context(), n)
@@ -133,7 +142,26 @@ With the daemon's own key, --project says whose key it is; carrel project create
 	f := c.Flags()
 	f.StringVar(&scope, "scope", string(carrel.ScopeRun), "what it may do: read, run or admin")
 	f.DurationVar(&expires, "expires", 0, "how long it works (default: until it is revoked)")
+	f.StringArrayVar(&hard, "quota", nil, "LIMIT=N that is never passed; carrel quota set names them")
+	f.StringArrayVar(&soft, "soft", nil, "LIMIT=N that only warns")
+	bounds.add(c)
 	return c
+}
+
+// keyLimits puts the limits that flags say into a request for a key.
+func keyLimits(c *cobra.Command, n *carrel.NewKey, hard, soft []string, b *ceilingFlags) error {
+	q := carrel.Quota{Hard: map[carrel.LimitName]carrel.Milli{},
+		Soft: map[carrel.LimitName]carrel.Milli{}}
+	if err := addLimits(&q, hard, soft); err != nil {
+		return err
+	}
+	if !q.IsZero() {
+		n.Quota = &q
+	}
+	if ceiling := b.of(c); !ceiling.IsZero() {
+		n.Ceiling = &ceiling
+	}
+	return nil
 }
 
 // printSecret prints a new secret: alone on stdout, so that a script can take it.

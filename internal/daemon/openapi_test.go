@@ -104,7 +104,7 @@ var recorded = []struct {
 	{"POST /carrel/v1/projects", "/carrel/v1/projects", `{"name":"new"}`, 201},
 	{"GET /carrel/v1/projects/{name}", "/carrel/v1/projects/new", "", 200},
 	{"DELETE /carrel/v1/projects/{name}", "/carrel/v1/projects/new", "", 204},
-	{"POST /carrel/v1/keys", "/carrel/v1/keys", `{"name":"k","scope":"read","expires":"2100-01-01T00:00:00Z"}`, 201},
+	{"POST /carrel/v1/keys", "/carrel/v1/keys", `{"name":"k","scope":"read","expires":"2100-01-01T00:00:00Z","quota":{"hard":{"sandboxes":5},"soft":{"vcpus":null}},"ceiling":{"egress":["*.example.com"],"timeout":"1h"}}`, 201},
 	{"POST /carrel/v1/keys/{key}/rotate", "/carrel/v1/keys/k/rotate", `{"overlap":"1h"}`, 200},
 	{"GET /carrel/v1/keys", "/carrel/v1/keys", "", 200},
 	{"GET /carrel/v1/keys/{key}", "/carrel/v1/keys/k", "", 200},
