@@ -316,6 +316,14 @@ func (t Template) LastingID() string {
 	return t.ID
 }
 
+// FullName returns the template's name, with its tag unless that is the default one.
+func (t Template) FullName() string {
+	if t.Tag == "" {
+		return t.Name
+	}
+	return t.Name + ":" + t.Tag
+}
+
 // BuildID returns the ID of the template's build, a UUID. E2B's clients want one also for a template
 // that was not built: it is made from fixed properties.
 func (t Template) BuildID() string {

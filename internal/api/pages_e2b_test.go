@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -178,5 +179,46 @@ func TestForkV2(t *testing.T) {
 	defer resp.Body.Close()
 	if resp.StatusCode != 409 || key != "one-1" {
 		t.Errorf("%s, key %q", resp.Status, key)
+	}
+}
+
+// untaggable is a template without a default tag.
+type untaggable struct {
+	tagged
+	untagged *[]string
+}
+
+func (s untaggable) GetTemplate(_ context.Context, text string) (carrel.Template, error) {
+	if text != "tpl:v2" {
+		return carrel.Template{}, &carrel.Error{Kind: carrel.NotFound, Err: errors.New("no tag default")}
+	}
+	return carrel.Template{ID: "image", Name: "web", Tag: "v2", Of: "tpl"}, nil
+}
+
+func (s untaggable) DeleteTemplate(context.Context, string) error {
+	return &carrel.Error{Kind: carrel.NotFound, Err: errors.New("no tag default")}
+}
+
+func (s untaggable) UntagTemplate(_ context.Context, _ string, tags []string) error {
+	*s.untagged = tags
+	return nil
+}
+
+// TestTemplateOfTags shows and removes a template that has tags and no default tag.
+func TestTemplateOfTags(t *testing.T) {
+	s := untaggable{tagged: tagged{fake: &fake{}}, untagged: new([]string)}
+	for i, tag := range []string{"v1", "v2"} {
+		s.tags = append(s.tags, carrel.TemplateTag{Tag: tag, TemplateID: "tpl",
+			Created: time.Date(2026, 1, 1+i, 0, 0, 0, 0, time.UTC)})
+	}
+	srv := httptest.NewServer(New(Options{Service: s, Callers: adminKey(testKey)}))
+	defer srv.Close()
+	resp, body := call(t, srv, "GET", "/templates/tpl", "")
+	if resp.StatusCode != http.StatusOK || !strings.Contains(body, `"templateID":"tpl"`) {
+		t.Errorf("get: %d %s", resp.StatusCode, body)
+	}
+	resp, body = call(t, srv, "DELETE", "/templates/tpl", "")
+	if resp.StatusCode != http.StatusNoContent || len(*s.untagged) != 2 {
+		t.Errorf("delete: %d %s, removed the tags %v", resp.StatusCode, body, *s.untagged)
 	}
 }

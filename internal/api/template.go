@@ -151,10 +151,26 @@ func (s templateRoutes) templatePages(w http.ResponseWriter, r *http.Request) er
 	return nil
 }
 
-// findTemplate returns the template that a text names.
+// findTemplate returns the template that a text names. One that has no default tag is described by
+// its newest tag.
 func (s templateRoutes) findTemplate(r *http.Request, text string) (carrel.Template, error) {
 	t, err := s.opts.Service.GetTemplate(r.Context(), text)
+	if carrel.KindOf(err) == carrel.NotFound {
+		if tags := s.tagsAlone(r, text); len(tags) > 0 {
+			t, err = s.opts.Service.GetTemplate(r.Context(), tags[0].TemplateID+":"+tags[0].Tag)
+		}
+	}
 	return t, noTemplate(err, text)
+}
+
+// tagsAlone returns the tags of a template that has no default tag, the newest first.
+func (s templateRoutes) tagsAlone(r *http.Request, text string) []carrel.TemplateTag {
+	tags, err := s.opts.Service.TemplateTags(r.Context(), text)
+	if err != nil { // no such template
+		return nil
+	}
+	slices.SortStableFunc(tags, func(x, y carrel.TemplateTag) int { return y.Created.Compare(x.Created) })
+	return tags
 }
 
 // noTemplate gives E2B's text to an error about a name that nothing has. An invalid name counts as
@@ -230,12 +246,7 @@ func (s templateRoutes) templateAlias(w http.ResponseWriter, r *http.Request) er
 	alias := r.PathValue("alias")
 	t, err := s.findTemplate(r, alias)
 	if err != nil {
-		// A template that has no default tag has a name too.
-		tags, none := s.opts.Service.TemplateTags(r.Context(), alias)
-		if none != nil || len(tags) == 0 {
-			return err
-		}
-		t = carrel.Template{ID: tags[0].TemplateID}
+		return err
 	}
 	writeJSON(w, http.StatusOK, aliasBody{t.LastingID(), t.Public})
 	return nil
@@ -246,6 +257,15 @@ func (s templateRoutes) templateAlias(w http.ResponseWriter, r *http.Request) er
 func (s templateRoutes) deleteTemplate(w http.ResponseWriter, r *http.Request) error {
 	text := r.PathValue("id")
 	err := s.opts.Service.DeleteTemplate(r.Context(), text)
+	if carrel.KindOf(err) == carrel.NotFound {
+		if tags := s.tagsAlone(r, text); len(tags) > 0 {
+			var names []string
+			for _, t := range tags {
+				names = append(names, t.Tag)
+			}
+			err = s.opts.Service.UntagTemplate(r.Context(), text, names)
+		}
+	}
 	if kind := carrel.KindOf(err); kind == carrel.NotFound || kind == carrel.Unsupported { // where no snapshots are kept
 		err = s.opts.Service.DeleteSnapshot(r.Context(), text)
 	}

@@ -275,11 +275,7 @@ func (e *Engine) point(ctx context.Context, img image.Image,
 
 // equal finds the image that a template's tag points to, and reports whether it is equal to t.
 func (e *Engine) equal(t carrel.Template) (carrel.Template, bool) {
-	name := t.Name
-	if t.Tag != "" {
-		name += ":" + t.Tag
-	}
-	have, ok := e.opts.Images.Named(t.Project, name)
+	have, ok := e.opts.Images.Named(t.Project, t.FullName())
 	return have, ok && have.Key == t.Key && have.Key != "" && have.Of == t.Of &&
 		have.Public == t.Public
 }

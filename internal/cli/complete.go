@@ -127,7 +127,7 @@ func (a completions) templates(c *cobra.Command, _ []string, begun string) (out 
 	a.ask(c, func(ctx context.Context, svc carrel.Service) error {
 		found, err := svc.ListTemplates(ctx)
 		for _, t := range found {
-			if name := first(t.Name, t.ID); strings.HasPrefix(name, begun) {
+			if name := first(t.FullName(), t.ID); strings.HasPrefix(name, begun) {
 				out = append(out, printable(name))
 			}
 		}

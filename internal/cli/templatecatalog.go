@@ -248,7 +248,7 @@ func (a templateCommands) templateRows(ctx context.Context, svc carrel.Service,
 		if t.StandIn != "" {
 			source = t.StandIn + " stands in"
 		}
-		rows = append(rows, []string{t.Name, t.LastingID(), bytesText(t.Size), age, used, source})
+		rows = append(rows, []string{t.FullName(), t.LastingID(), bytesText(t.Size), age, used, source})
 	}
 	return rows, nil
 }

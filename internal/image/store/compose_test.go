@@ -82,7 +82,26 @@ func TestNamedByBuild(t *testing.T) {
 		}
 		return img
 	}
+	listed := func() (id string) {
+		t.Helper()
+		all, err := s.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, img := range all {
+			if img.Name == "web" {
+				if id != "" {
+					t.Error("a template is listed twice")
+				}
+				id = img.ID
+			}
+		}
+		return id
+	}
 	first := build("web", "v1", "b1")
+	if got := listed(); got != first.ID {
+		t.Errorf("a template without a default tag is listed as %q, want %q", got, first.ID)
+	}
 	build(image.HiddenMark+"layer", "", "b1")
 	second := build("web", "v1", "b2") // takes the tag
 	named := build("web", "b1", "b3")  // its tag is the ID of another build
@@ -117,5 +136,13 @@ func TestNamedByBuild(t *testing.T) {
 	}
 	if got := s.LastingID("another", "web"); got != "" {
 		t.Errorf("another project found %q", got)
+	}
+	usual := build("web", "", "b4")
+	build("web", "v2", "b5")
+	if got := listed(); got != usual.ID {
+		t.Errorf("a template with a default tag is listed as %q, want %q", got, usual.ID)
+	}
+	if err := s.Delete(t.Context(), usual.ID); err != nil || listed() != "" {
+		t.Errorf("after its end it is listed as %q, %v", listed(), err)
 	}
 }

@@ -281,7 +281,7 @@ func closeOnce(f *os.File) error {
 }
 
 // List returns all templates, by name. A built-in template other than base, host and sim is in it
-// once it has been made.
+// once it has been made. A template without the default tag is in it with its newest tag.
 func (s *Store) List(ctx context.Context) ([]image.Image, error) {
 	all := []image.Image{s.listedBase(), s.host.listed(), simTemplate()}
 	for _, t := range s.builtIns.all {
@@ -290,14 +290,32 @@ func (s *Store) List(ctx context.Context) ([]image.Image, error) {
 		}
 	}
 	s.mu.Lock()
-	for _, t := range s.byID {
-		if !t.old && t.Tag == "" && !strings.HasPrefix(t.Name, image.HiddenMark) {
-			all = append(all, t.Image)
-		}
-	}
+	all = append(all, s.listedOwn()...)
 	s.mu.Unlock()
 	slices.SortFunc(all, func(a, b image.Image) int { return strings.Compare(a.Name, b.Name) })
 	return all, ctx.Err()
+}
+
+// listedOwn returns the templates that projects made, each once: what has the default tag, or else
+// the newest one of its tags. The caller holds mu.
+func (s *Store) listedOwn() []image.Image {
+	best := map[ownName]*entry{}
+	for _, t := range s.byID {
+		if t.old || strings.HasPrefix(t.Name, image.HiddenMark) {
+			continue
+		}
+		name := t.own()
+		name.tag = ""
+		had := best[name]
+		if had == nil || t.Tag == "" || had.Tag != "" && t.Created.After(had.Created) {
+			best[name] = t
+		}
+	}
+	all := make([]image.Image, 0, len(best))
+	for _, t := range best {
+		all = append(all, t.Image)
+	}
+	return all
 }
 
 // ByID implements image.Store.
