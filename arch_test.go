@@ -30,7 +30,7 @@ var floors = []struct {
 		"internal/version", "internal/testenv", "internal/datadir", "internal/linux",
 		"internal/failpoint", "internal/pki",
 		"internal/refusal", "internal/gitdir", "internal/pool", "internal/admission", "internal/trace", "internal/rest", "internal/notices", "internal/openapi",
-		"internal/reserve", "internal/shortage", "internal/readiness", "internal/quota", "internal/request",
+		"internal/reserve", "internal/shortage", "internal/readiness", "internal/quota", "internal/request", "internal/metrics",
 	}},
 	{2, []string{
 		"internal/driver", "internal/driver/drivertest", "internal/driver/hosted", "internal/guest", "internal/image", "internal/state",
@@ -107,6 +107,7 @@ var confined = map[string][]string{
 	"github.com/go-git/go-git":               {"shell/tools/git"},
 	"github.com/JohannesKaufmann":            {"shell/tools/data"},
 	"go.opentelemetry.io":                    {"internal/trace/otlp"},
+	"github.com/prometheus/client_golang":    {"internal/metrics", "internal/trace/otlp"},
 	"os/exec":                                {"internal/driver", "internal/guest/oshost", "internal/guest/interpreter/kernel", "internal/keeper", "internal/linux", "internal/box", "internal/run", "internal/cli", "internal/tools", "cmd", "internal/bench", "bench", "test", "internal/image", "internal/snapshot/s3/s3test", "shell/internal"},
 }
 

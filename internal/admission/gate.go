@@ -104,7 +104,17 @@ type Gate struct {
 
 // counts are totals since the gate was made.
 type counts struct {
-	Admitted, Refused, Left uint64
+	Admitted, Left uint64
+	refused        [reasons]uint64
+	waited         [lanes]Waits
+}
+
+// refusals is how many were refused, for all reasons.
+func (c *counts) refusals() (n uint64) {
+	for _, of := range c.refused {
+		n += of
+	}
+	return n
 }
 
 // New returns a gate.
@@ -165,19 +175,21 @@ func (g *Gate) Enter(ctx context.Context, r Request) (*Pass, error) {
 	t.seen = now
 	if g.roomLocked() && g.waiting() == 0 {
 		g.countLocked(t)
+		g.counts.waited[r.Lane].add(0)
 		p := g.passLocked(r, t, now, now)
 		g.mu.Unlock()
 		return p, nil
 	}
 	err := g.tooLateLocked(ctx, r, t, now)
 	var bumped *waiter
+	why := tooLate
 	if err == nil && g.waiting() >= g.opts.MaxQueued {
 		if bumped = g.bumpLocked(t); bumped == nil {
-			err = g.fullLocked(r, t)
+			err, why = g.fullLocked(r, t), queueFull
 		}
 	}
 	if err != nil {
-		g.counts.Refused++
+		g.counts.refused[why]++
 		g.forgetLocked(t, now)
 		g.mu.Unlock()
 		return nil, err
@@ -209,7 +221,9 @@ func (g *Gate) wait(ctx context.Context, w *waiter) (*Pass, error) {
 		return nil, err
 	}
 	g.mu.Lock()
-	p := g.passLocked(w.req, w.sharer, w.since, time.Now())
+	now := time.Now()
+	g.counts.waited[w.req.Lane].add(now.Sub(w.since))
+	p := g.passLocked(w.req, w.sharer, w.since, now)
 	g.mu.Unlock()
 	if err := context.Cause(ctx); err != nil { // let in as it hung up
 		p.Done(err)
@@ -234,7 +248,7 @@ func (g *Gate) leave(w *waiter, ctx context.Context, late func(Request, time.Dur
 	w.sharer.remove(w)
 	g.queued[w.req.Lane]--
 	if late != nil {
-		g.counts.Refused++
+		g.counts.refused[waitedLong]++
 		return late(w.req, time.Since(w.since))
 	}
 	g.counts.Left++
@@ -247,7 +261,7 @@ func (g *Gate) check(r Request) error {
 	err := g.machine(r)
 	if err != nil {
 		g.mu.Lock()
-		g.counts.Refused++
+		g.counts.refused[noRoom]++
 		g.mu.Unlock()
 	}
 	return err
@@ -310,7 +324,7 @@ func (g *Gate) dispatchLocked(now time.Time) {
 		w.sharer.remove(w)
 		g.queued[lane]--
 		if waited := now.Sub(w.since); w.sharer.doomed(waited) {
-			g.counts.Refused++
+			g.counts.refused[waitedLong]++
 			w.ready <- g.waitedLocked(w.req, waited)
 			continue
 		}

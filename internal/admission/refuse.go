@@ -119,6 +119,9 @@ type State struct {
 	Admitted uint64 `json:"admitted"`
 	Refused  uint64 `json:"refused"`
 	Left     uint64 `json:"left"`
+	// RefusedBy splits Refused by its reasons. Waited is how long those waited that were let in.
+	RefusedBy map[string]uint64 `json:"-"`
+	Waited    map[string]Waits  `json:"-"`
 }
 
 // State returns the present state of the gate.
@@ -127,7 +130,11 @@ func (g *Gate) State() State {
 	defer g.mu.Unlock()
 	s := State{Limit: g.limit.now(), MaxStarting: g.opts.MaxStarting, Starting: g.inside, Stuck: g.stuck,
 		Wakes: g.queued[Wake], Creates: g.queued[Create], MaxQueued: g.opts.MaxQueued,
-		MeanMS: g.limit.mean * 1000, Admitted: g.counts.Admitted, Refused: g.counts.Refused, Left: g.counts.Left}
+		MeanMS: g.limit.mean * 1000, Admitted: g.counts.Admitted, Refused: g.counts.refusals(), Left: g.counts.Left,
+		RefusedBy: map[string]uint64{}, Waited: map[string]Waits{"wake": g.counts.waited[Wake], "create": g.counts.waited[Create]}}
+	for why, n := range g.counts.refused {
+		s.RefusedBy[reasonNames[why]] = n
+	}
 	if g.waiting() > 0 || !g.roomLocked() {
 		s.WaitMS = float64(g.waitLocked(g.waiting())) / float64(time.Millisecond)
 	}

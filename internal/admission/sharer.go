@@ -144,7 +144,7 @@ func (g *Gate) bumpLocked(t *sharer) *waiter {
 	}
 	most.remove(w)
 	g.queued[w.req.Lane]--
-	g.counts.Refused++
+	g.counts.refused[queueFull]++
 	return w
 }
 

@@ -21,6 +21,7 @@ func (s *Server) carrelRoutes() {
 	s.handle("DELETE"+v1+"/unclaimed/{id}", s.discard)
 	s.handleAdmin("GET"+v1+"/admission", s.admission)
 	s.handleAdmin("GET"+v1+"/metrics", s.prometheus)
+	s.handleAdmin("GET /metrics", s.prometheus)
 	s.handleAdmin("GET"+v1+"/debug/pprof/{profile}", s.debugProfile)
 	s.handle("POST"+v1+"/sandboxes", s.createOurs)
 	s.handle("GET"+v1+"/sandboxes", s.listOurs)

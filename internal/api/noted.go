@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/request"
@@ -21,6 +22,7 @@ type noted struct {
 	server *Server
 	r      *http.Request
 	op     string // where the mux does not say it
+	at     time.Time
 	began  bool
 }
 
@@ -32,7 +34,7 @@ func takeNotes(s *Server, w http.ResponseWriter, r *http.Request) *noted {
 		r = r.WithContext(request.With(r.Context(), info))
 	}
 	w.Header().Set(requestIDHeader, info.ID)
-	return &noted{ResponseWriter: w, server: s, r: r}
+	return &noted{ResponseWriter: w, server: s, r: r, at: time.Now()}
 }
 
 // Unwrap is for [http.ResponseController].
@@ -62,18 +64,22 @@ func (n *noted) begin(status int) {
 	}
 	n.began = true
 	opts := &n.server.opts
-	if opts.Journal == nil {
-		return
-	}
 	r, route := n.r, n.op
 	if route == "" {
 		route = r.Pattern
 	}
-	if r.Method == http.MethodOptions || healthPaths[r.URL.Path] || r.URL.Path == DocumentPath {
-		return
+	open := r.Method == http.MethodOptions || healthPaths[r.URL.Path] || r.URL.Path == DocumentPath
+	switch {
+	case open:
+		route = openRoute(r)
+	case route == "" || route == "/":
+		route = noRoute
 	}
-	if route == "" || route == "/" {
-		route = "no route"
+	if opts.Served != nil {
+		opts.Served(route, status, time.Since(n.at))
+	}
+	if opts.Journal == nil || open {
+		return
 	}
 	info := request.Of(r.Context())
 	op := request.Operation{Kind: kindOf(r, route), From: info.From, Request: info.ID, Op: route,
@@ -81,6 +87,30 @@ func (n *noted) begin(status int) {
 	op.Kind = request.Refused(op.Kind, status)
 	op.Caller, _ = carrel.CallerIn(r.Context())
 	opts.Journal.Note(op)
+}
+
+// noRoute is the route of a request that has none.
+const noRoute = "no route"
+
+// openRoute names a request that needs no key and is not in the trail.
+func openRoute(r *http.Request) string {
+	if r.Method == http.MethodOptions {
+		return http.MethodOptions
+	}
+	if healthPaths[r.URL.Path] || r.URL.Path == DocumentPath {
+		return method(r) + " " + r.URL.Path
+	}
+	return noRoute
+}
+
+// method is a request's method. A client can invent methods, which are all the same one here.
+func method(r *http.Request) string {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodDelete:
+		return r.Method
+	}
+	return "OTHER"
 }
 
 // kindOf returns the kind of an operation that was not refused.

@@ -53,6 +53,11 @@ type Options struct {
 	Ready func() bool
 	// Journal takes what callers did; nil is none.
 	Journal request.Journal
+	// Metrics answers a scraper; nil is none.
+	Metrics http.Handler
+	// Served is told of each request when its answer begins: the route, the status, and how long it
+	// took. Nil tells nobody.
+	Served func(route string, status int, took time.Duration)
 	// Done ends long answers (events, dialled streams) when it is closed, so that a stopping daemon
 	// need not wait for them. With nil, they never end this way.
 	Done <-chan struct{}
@@ -222,14 +227,14 @@ func (n *noted) dispatch(r *http.Request) {
 		return
 	}
 	if r.URL.Path == LoginPath || strings.HasPrefix(r.URL.Path, LoginPath+"/") {
-		n.op = r.Method + " " + LoginPath
+		n.op = method(r) + " " + LoginPath
 		if err := (loginRoutes{s}).login(w, r); err != nil {
 			s.fail(w, r, err)
 		}
 		return
 	}
 	if r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, UploadPath) {
-		n.op = r.Method + " " + UploadPath + "{permission}"
+		n.op = method(r) + " " + UploadPath + "{permission}"
 		if err := s.upload(w, r); err != nil {
 			s.fail(w, r, err)
 		}

@@ -26,6 +26,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/keeper"
 	"github.com/carrel-dev/carrel/internal/ledger"
 	"github.com/carrel-dev/carrel/internal/ledger/trail"
+	"github.com/carrel-dev/carrel/internal/ledger/trail/forward"
 	"github.com/carrel-dev/carrel/internal/pki"
 	"github.com/carrel-dev/carrel/internal/service"
 	"github.com/carrel-dev/carrel/internal/snapshot"
@@ -128,10 +129,11 @@ type Assembly struct {
 	images     *store.Store
 	builds     *build.Engine
 	drivers    *driver.Registry
-	wire       *wire.Wire   // nil where drivers were given
-	authority  *pki.CA      // opens TLS on the wire
-	audit      *audit.Log   // of the wire
-	trail      *trail.Trail // of callers; nil for a passing service
+	wire       *wire.Wire                   // nil where drivers were given
+	authority  *pki.CA                      // opens TLS on the wire
+	audit      *audit.Log                   // of the wire
+	trail      *trail.Trail                 // of callers; nil for a passing service
+	sent       map[string]*forward.Progress // of the trail, by destination
 	hooks      lateHooks
 	late       service.Late    // the service, for the wire
 	workshop   *workshop       // makes built-in templates; nil if there are none

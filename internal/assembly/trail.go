@@ -31,6 +31,7 @@ func (a *Assembly) openTrail(ctx context.Context) (err error) {
 		return err
 	}
 	a.closing(a.trail.Close)
+	a.sent = map[string]*forward.Progress{"syslog": {}, "otlp": {}}
 	var sending sync.WaitGroup
 	sendCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	a.undo.Add(func() { stop(); sending.Wait() })
@@ -39,16 +40,22 @@ func (a *Assembly) openTrail(ctx context.Context) (err error) {
 		if err != nil {
 			return &carrel.Error{Op: "send audit trail", Kind: carrel.Invalid, Field: "trail-syslog", Err: err}
 		}
-		sending.Go(func() { forward.Run(sendCtx, a.trail, sink, "syslog", filepath.Join(dir, "sent-syslog.json"), a.log) })
+		sending.Go(func() { a.forward(sendCtx, sink, "syslog") })
 	}
 	if a.cfg.Trail.OTLP {
 		sink, err := otlp.NewTrail(ctx, version.Version)
 		if err != nil {
 			return err
 		}
-		sending.Go(func() { forward.Run(sendCtx, a.trail, sink, "otlp", filepath.Join(dir, "sent-otlp.json"), a.log) })
+		sending.Go(func() { a.forward(sendCtx, sink, "otlp") })
 	}
 	return nil
+}
+
+// forward sends the trail to a destination until ctx ends.
+func (a *Assembly) forward(ctx context.Context, to forward.Sink, name string) {
+	file := filepath.Join(a.dir, "trail", "sent-"+name+".json")
+	forward.Run(ctx, a.trail, to, name, file, a.sent[name], a.log)
 }
 
 // anchor is the trail for the wire's audit log; nil without one.

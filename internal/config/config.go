@@ -116,6 +116,9 @@ type Config struct {
 	// Ingress has the settings for traffic in.
 	Ingress Ingress
 
+	// MetricsListen is the address where metrics need no key; "" is none.
+	MetricsListen string
+
 	LogFormat string // "text" or "json"
 	LogLevel  string // "debug", "info", "warn" or "error"
 }

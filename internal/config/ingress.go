@@ -59,7 +59,8 @@ func (c Config) checkIngress() error {
 			return bad("acme-ca", "%q is not an https URL", i.ACMECA)
 		}
 	}
-	for _, l := range []struct{ field, addr string }{{"acme-http-listen", i.ACMEHTTPListen}, {"ssh-listen", i.SSHListen}} {
+	for _, l := range []struct{ field, addr string }{{"acme-http-listen", i.ACMEHTTPListen}, {"ssh-listen", i.SSHListen},
+		{"metrics-listen", c.MetricsListen}} {
 		if l.addr == "" {
 			continue
 		}

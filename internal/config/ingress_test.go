@@ -30,6 +30,7 @@ func TestIngress(t *testing.T) {
 		"a plain authority": {"acme-ca", func(c *Config) {
 			c.Ingress.ACMEDomains, c.Ingress.ACMECA = []string{"a.example.com"}, "http://ca.example.com"
 		}},
+		"a third":       {"metrics-listen", func(c *Config) { c.MetricsListen = "9464" }},
 		"a bad address": {"ssh-listen", func(c *Config) { c.Ingress.SSHListen = "2222" }},
 		"another":       {"acme-http-listen", func(c *Config) { c.Ingress.ACMEDomains, c.Ingress.ACMEHTTPListen = []string{"a.example.com"}, "80" }},
 	} {

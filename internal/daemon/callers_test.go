@@ -323,6 +323,7 @@ var probes = []probe{
 	{"DELETE /carrel/v1/unclaimed/{id}", "/carrel/v1/unclaimed/SNAPSHOT", "", 403},
 	{"GET /carrel/v1/admission", "/carrel/v1/admission", "", 403},
 	{"GET /carrel/v1/metrics", "/carrel/v1/metrics", "", 403},
+	{"GET /metrics", "/metrics", "", 403},
 	{"GET /carrel/v1/debug/pprof/{profile}", "/carrel/v1/debug/pprof/heap", "", 403},
 	{"POST /carrel/v1/sandboxes", "/carrel/v1/sandboxes", `{"template":"{tpl}"}`, 0},
 	{"POST /carrel/v1/sandboxes", "/carrel/v1/sandboxes", `{"template":"{snap}"}`, 0},

@@ -69,6 +69,7 @@ type Daemon struct {
 	server   *http.Server
 	parts    *assembly.Assembly // what is below the doors
 	traces   *trace.Recorder
+	figures  figures
 	issuer   *identity.Issuer
 	callers  *access.Authenticator
 	certs    certs.Source // nil without TLS
@@ -190,9 +191,13 @@ func (d *Daemon) listen(l net.Listener, files uint64) error {
 
 // openService opens the parts below the doors.
 func (d *Daemon) openService(ctx context.Context, opts Options) (err error) {
+	if err := d.openMetrics(); err != nil {
+		return err
+	}
 	if err := d.openTraces(ctx); err != nil {
 		return err
 	}
+	d.traces.Watch(ended(d.figures.all.Operations()))
 	if err := d.reserve.Do(d.openIssuer); err != nil {
 		return err
 	}
@@ -210,6 +215,7 @@ func (d *Daemon) openService(ctx context.Context, opts Options) (err error) {
 		return err
 	}
 	d.undo.Add(func() { d.closed("close service", d.parts.Close()) })
+	d.parts.Measure(d.figures.all)
 	return d.prepareBase(ctx)
 }
 
@@ -249,7 +255,7 @@ func (d *Daemon) closed(what string, err error) {
 func (d *Daemon) openDoors() {
 	// The gateway does not use package access. The sandbox's own tokens decide who may use a port.
 	gw := gateway.New(gateway.Options{Sandboxes: d.parts.Service, MaxPerSandbox: d.cfg.MaxSandboxConnections, Callers: d.callers,
-		Journal: d.parts.Journal(), Log: d.log})
+		Journal: d.parts.Journal(), Served: d.figures.visits.Served, Log: d.log})
 	d.undo.Add(func() { _ = gw.Close() })
 	control := api.New(api.Options{
 		Service: d.parts.Access, Callers: d.callers, Version: version.Version, Limits: d.cfg.Limits, MaxTimeout: d.cfg.MaxTimeout,
@@ -259,6 +265,7 @@ func (d *Daemon) openDoors() {
 		Teams:    access.Counts{Service: d.parts.Access},
 		Webhooks: d.parts.Webhooks,
 		Trails:   d.parts.Trails(), Journal: d.parts.Journal(),
+		Metrics: d.figures.all.Handler(), Served: d.figures.api.Served,
 		Admission: d.parts.Service.Admission,
 		Doctor:    d.doctor,
 		Ready:     d.ready.Load, Done: d.stopping, Log: d.log,
@@ -285,6 +292,9 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	defer cancel() // before the wait
 	if d.certs != nil {
 		wg.Go(func() { d.runCertificates(ctx) })
+	}
+	if d.figures.listener != nil {
+		wg.Go(func() { d.serveMetrics(ctx) })
 	}
 	if d.sshDoor != nil {
 		wg.Go(func() { d.serveSSH(ctx) })

@@ -153,7 +153,7 @@ func (b *fakeBox) Destroy(context.Context) error {
 }
 
 // testConfig returns a configuration with a data directory of the test's own.
-func testConfig(t *testing.T) config.Config {
+func testConfig(t testing.TB) config.Config {
 	cfg := config.Default()
 	cfg.Listen = "127.0.0.1:0"
 	cfg.DataDir, cfg.CacheDir = t.TempDir()+"/data", t.TempDir()
@@ -169,7 +169,7 @@ type running struct {
 }
 
 // run starts a daemon on the fake driver.
-func run(t *testing.T, cfg config.Config, opts Options) *running {
+func run(t testing.TB, cfg config.Config, opts Options) *running {
 	t.Helper()
 	if opts.Drivers == nil {
 		opts.Drivers = []driver.Driver{newFakeDriver()}

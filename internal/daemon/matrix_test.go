@@ -71,6 +71,7 @@ var (
 		"GET /carrel/v1/doctor": machine, "GET /carrel/v1/pool": machine, "GET /carrel/v1/unclaimed": machine,
 		"POST /carrel/v1/unclaimed/{id}/reclaim": machine, "DELETE /carrel/v1/unclaimed/{id}": machine,
 		"GET /carrel/v1/admission": machine, "GET /carrel/v1/metrics": machine,
+		"GET /metrics":                         machine,
 		"GET /carrel/v1/debug/pprof/{profile}": machine, "GET /carrel/v1/snapshot-store": machine,
 		"POST /carrel/v1/snapshot-store/gc": machine, "POST /carrel/v1/secret-store/rekey": machine,
 	}

@@ -129,6 +129,7 @@ var recorded = []struct {
 	{"GET /carrel/v1/pool", "/carrel/v1/pool", "", 200},
 	{"GET /carrel/v1/admission", "/carrel/v1/admission", "", 200},
 	{"GET /carrel/v1/metrics", "/carrel/v1/metrics", "", 200},
+	{"GET /metrics", "/metrics", "", 200},
 	{"GET /carrel/v1/unclaimed", "/carrel/v1/unclaimed", "", 200},
 	{"GET /carrel/v1/debug/pprof/{profile}", "/carrel/v1/debug/pprof/heap", "", 200},
 	{"POST /carrel/v1/sandboxes", "/carrel/v1/sandboxes", `{"tokens":{"cloud":{"audience":"x"}},"lifecycle":{"idle":{"after":"1h"},"checkpoints":{"before":["^rm"]}},` +
@@ -275,7 +276,7 @@ func TestDocumentIsTrue(t *testing.T) {
 
 // administrators reports whether a path is for administrators, who act for no project there.
 func administrators(path string) bool {
-	return slices.ContainsFunc([]string{"/doctor", "/pool", "/admission", "/v1/metrics", "/pprof", "/snapshot-store", "/rekey", "/unclaimed", "/v1/projects",
+	return slices.ContainsFunc([]string{"/doctor", "/pool", "/admission", "/v1/metrics", "GET /metrics", "/pprof", "/snapshot-store", "/rekey", "/unclaimed", "/v1/projects",
 		"/v1/quota", "/v1/ceiling", "/v1/budgets", "/trail/verify"},
 		func(part string) bool { return strings.Contains(path, part) })
 }

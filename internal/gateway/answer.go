@@ -87,14 +87,19 @@ func tooMany(t Target, most int) *answer {
 
 // refuse answers a request that does not name a sandbox correctly.
 func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	a := &answer{Message: err.Error(), Code: http.StatusBadRequest}
+	a := &answer{Message: err.Error(), Code: refusalCode(err)}
 	if re, ok := errors.AsType[*routeError](err); ok {
 		a.SandboxID, a.Message = re.ID, re.Message
 	}
-	if carrel.KindOf(err) == carrel.Unauthenticated {
-		a.Code = http.StatusUnauthorized
-	}
 	a.write(w, r)
+}
+
+// refusalCode is the status of a request that names a sandbox in a wrong way.
+func refusalCode(err error) int {
+	if carrel.KindOf(err) == carrel.Unauthenticated {
+		return http.StatusUnauthorized
+	}
+	return http.StatusBadRequest
 }
 
 // outcome says why a sandbox that was there a moment ago gave no answer.

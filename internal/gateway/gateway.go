@@ -19,6 +19,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/metrics"
 	"github.com/carrel-dev/carrel/internal/request"
 )
 
@@ -42,7 +43,10 @@ type Options struct {
 	Callers Callers
 	// Journal takes what visitors did; nil is none.
 	Journal request.Journal
-	Log     *slog.Logger
+	// Served is told of each request when its answer begins: what it was for, the status, and how
+	// long it took. Nil tells nobody.
+	Served func(call string, status int, took time.Duration)
+	Log    *slog.Logger
 }
 
 // Callers is the part of the authenticator that the gateway needs. Package access implements it.
@@ -137,6 +141,9 @@ func (g *Gateway) Wrap(next http.Handler) http.Handler {
 		switch {
 		case err != nil:
 			g.refuse(w, r, err)
+			if g.opts.Served != nil {
+				g.opts.Served("none", refusalCode(err), 0)
+			}
 		case ok:
 			g.serve(w, r, t)
 		default:
@@ -148,17 +155,18 @@ func (g *Gateway) Wrap(next http.Handler) http.Handler {
 // serve checks one request and proxies it. If the sandbox is paused and has automatic wake-up,
 // serve wakes it and holds the request until then. The body is not read before the sandbox runs.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, t Target) {
-	rt := &routed{target: t, grpc: isGRPC(r), health: isHealth(r, t)}
+	rt := &routed{target: t, grpc: isGRPC(r), health: isHealth(r, t), at: time.Now(), call: callOf(r, t)}
+	defer func() { g.served(rt, metrics.StatusLeft) }() // if nobody answered
 	if ans := g.admit(r, rt); ans != nil {
 		g.note(r, rt, ans.Code)
-		ans.write(w, r)
+		g.refuseWith(w, r, rt, ans)
 		return
 	}
 	if g.opts.Callers != nil {
 		r = r.WithContext(g.opts.Callers.Visit(r.Context(), rt.sandbox))
 	}
 	if !g.enter(t.ID) {
-		tooMany(t, g.opts.MaxPerSandbox).write(w, r)
+		g.refuseWith(w, r, rt, tooMany(t, g.opts.MaxPerSandbox))
 		return
 	}
 	defer g.leave(t.ID)
@@ -166,7 +174,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, t Target) {
 		if r.Context().Err() != nil {
 			panic(http.ErrAbortHandler) // the client left while the request was held
 		}
-		g.lookupError(r.Context(), rt, err).write(w, r)
+		g.refuseWith(w, r, rt, g.lookupError(r.Context(), rt, err))
 		return
 	}
 	defer rt.leave() // the proxy also returns at the end of an upgraded connection
@@ -366,11 +374,11 @@ func (g *Gateway) proxyError(w http.ResponseWriter, r *http.Request, err error) 
 	switch {
 	case rt.body.broken.Load():
 		w.Header().Set("Connection", "close") // what follows is no request
-		bodyBroken(rt.target).write(w, r)
+		g.refuseWith(w, r, rt, bodyBroken(rt.target))
 		return
 	case r.Context().Err() != nil || errors.Is(err, context.Canceled):
 		// The client left, perhaps only in one direction. An empty 200 would be wrong.
 		panic(http.ErrAbortHandler)
 	}
-	g.outcome(r.Context(), rt, err).write(w, r)
+	g.refuseWith(w, r, rt, g.outcome(r.Context(), rt, err))
 }

@@ -5,6 +5,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/request"
@@ -13,6 +14,7 @@ import (
 // answered is called with each answer of a sandbox, before the client gets it.
 func (g *Gateway) answered(resp *http.Response) error {
 	if rt := routedOf(resp.Request.Context()); rt != nil {
+		g.served(rt, resp.StatusCode)
 		g.note(resp.Request, rt, resp.StatusCode)
 	}
 	return g.withEnding(resp)
@@ -34,6 +36,42 @@ func (g *Gateway) note(r *http.Request, rt *routed, status int) {
 		op.From, op.Request = info.From, info.ID
 	}
 	g.opts.Journal.Note(op)
+}
+
+// served tells once how a request was answered.
+func (g *Gateway) served(rt *routed, status int) {
+	if g.opts.Served != nil && !rt.told.Swap(true) {
+		g.opts.Served(rt.call, status, time.Since(rt.at))
+	}
+}
+
+// refuseWith sends an answer in place of the sandbox's.
+func (g *Gateway) refuseWith(w http.ResponseWriter, r *http.Request, rt *routed, a *answer) {
+	g.served(rt, a.Code)
+	a.write(w, r)
+}
+
+// callOf names what a request is for, from a fixed set: no part of it is the client's choice.
+func callOf(r *http.Request, t Target) string {
+	switch t.Port {
+	case carrel.GuestPort:
+	case carrel.InterpreterPort:
+		return "interpreter"
+	default:
+		return "port"
+	}
+	p := path.Clean("/" + r.URL.Path)
+	for _, call := range guestCalls {
+		rest, ok := strings.CutPrefix(p, call)
+		switch {
+		case !ok:
+		case !strings.HasSuffix(call, "/") && rest == "":
+			return call[1:]
+		case strings.HasSuffix(call, "/") && rpc[rest]:
+			return call[1:] + rest
+		}
+	}
+	return "guest"
 }
 
 // guestCalls are the services of the guest. Other paths of its port are counted as one, because a

@@ -29,6 +29,9 @@ type routed struct {
 	wakes   bool // it may wake the sandbox
 	grpc    bool
 	health  bool // the request asks the guest whether the sandbox runs
+	at      time.Time
+	call    string      // what it is for
+	told    atomic.Bool // Options.Served knows it
 
 	conn *guest.Conn
 	done func()

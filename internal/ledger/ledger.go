@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/carrel-dev/carrel"
@@ -59,6 +60,10 @@ type Ledger struct {
 
 	boot   string // this boot; fixed for life
 	before Moment // the last heartbeat of the earlier process; fixed for life
+	// beats and failures count calls of Tick, and seen is when the last one succeeded, in Unix
+	// time's nanoseconds.
+	beats, failures atomic.Uint64
+	seen            atomic.Int64
 	// Of the goroutine that calls Tick:
 	last   Moment    // the last heartbeat
 	folded time.Time // until when usage is folded

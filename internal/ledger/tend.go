@@ -48,7 +48,32 @@ func (l *Ledger) Tick(ctx context.Context) error {
 			err = errors.Join(err, ferr)
 		}
 	}
-	return err
+	if err != nil {
+		l.failures.Add(1)
+		return err
+	}
+	l.beats.Add(1)
+	l.seen.Store(now.Wall.UnixNano())
+	return nil
+}
+
+// Figures are counts of a ledger, for metrics.
+type Figures struct {
+	Open            int // pieces of usage that go on
+	Beats, Failures uint64
+	Seen            time.Time // the last heartbeat that succeeded; zero for none
+}
+
+// Figures counts.
+func (l *Ledger) Figures() Figures {
+	f := Figures{Beats: l.beats.Load(), Failures: l.failures.Load()}
+	if at := l.seen.Load(); at != 0 {
+		f.Seen = time.Unix(0, at)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f.Open = len(l.open)
+	return f
 }
 
 // beat cuts and saves what is due, or saves everything.

@@ -219,7 +219,14 @@ func (r *reflector) operation(op Operation, verb, path string, failure any) (map
 }
 
 // operationID makes a name for a client's method out of a route: getCarrelV1SandboxesById.
-func operationID(verb, path string) string {
+func operationID(verb, path string) string { return OperationID(verb + " " + path) }
+
+// OperationID is the name of an operation, from a route's pattern in the form of [http.ServeMux].
+func OperationID(pattern string) string {
+	verb, path, ok := strings.Cut(pattern, " ")
+	if !ok {
+		verb, path = "any", pattern
+	}
 	var b strings.Builder
 	b.WriteString(strings.ToLower(verb))
 	for part := range strings.FieldsFuncSeq(path, func(c rune) bool { return c == '/' || c == '-' || c == '.' }) {

@@ -240,6 +240,16 @@ func (b *Book) Used(h carrel.Holder, now time.Time) map[carrel.LimitName]carrel.
 	return out
 }
 
+// Projects calls fn with what each project holds.
+func (b *Book) Projects(fn func(project string, l Load)) {
+	for h, s := range b.sums {
+		if h.Key == "" {
+			fn(h.Project, Load{s.has(carrel.LimitSandboxes), s.has(carrel.LimitVCPUs),
+				s.has(carrel.LimitMemory), s.has(carrel.LimitDisk)})
+		}
+	}
+}
+
 func (s *sum) has(name carrel.LimitName) carrel.Milli {
 	if s == nil {
 		return 0

@@ -2,10 +2,12 @@ package service
 
 import (
 	"context"
+	"maps"
 	"sync"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/quota"
 )
 
 // Check is the result of examining one driver.
@@ -63,4 +65,32 @@ func (s *Service) Stats() Stats {
 		st.Running += r.count(other)
 	}
 	return st
+}
+
+// Kin are the properties by which sandboxes are counted.
+type Kin struct {
+	Project string
+	Tier    carrel.Tier
+	State   carrel.State
+}
+
+// Figures are counts of the service's sandboxes, for metrics.
+type Figures struct {
+	Sandboxes map[Kin]int
+	Max       int // most that may live at once; 0 is no limit
+	// Held is what each project's living sandboxes may use.
+	Held map[string]quota.Load
+}
+
+// Figures counts the sandboxes. It looks at no sandbox by itself, so their number costs nothing.
+func (s *Service) Figures() Figures {
+	f := Figures{Max: s.opts.MaxSandboxes, Held: map[string]quota.Load{}}
+	r := s.table.roll
+	r.mu.Lock()
+	f.Sandboxes = maps.Clone(r.tally)
+	r.mu.Unlock()
+	s.table.mu.Lock()
+	s.table.book.Projects(func(project string, l quota.Load) { f.Held[project] = l })
+	s.table.mu.Unlock()
+	return f
 }

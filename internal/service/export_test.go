@@ -14,7 +14,7 @@ func (s *Service) CheckRoll() error {
 	for _, b := range t.snapshot() {
 		b.mu.Lock()
 		sb := b.rec.Sandbox
-		now := face{position{sb.Started, b.id}, sb.Project, sb.State, sb.Snapshot, b.rec.Paused}
+		now := face{position{sb.Started, b.id}, sb.Project, sb.State, sb.Tier, sb.Snapshot, b.rec.Paused}
 		if !b.listed || b.face != now {
 			b.mu.Unlock()
 			return fmt.Errorf("%s is listed %v as %+v and is %+v", b.id, b.listed, b.face, now)

@@ -21,6 +21,7 @@ type roll struct {
 	users  map[carrel.SnapshotID]map[*box]int // how often each sandbox names a snapshot
 	heads  map[carrel.SnapshotID]int          // sandboxes whose present came after it
 	counts map[carrel.State]int
+	tally  map[Kin]int // sandboxes by these properties
 }
 
 // face holds the fields that the roll finds a sandbox by.
@@ -28,6 +29,7 @@ type face struct {
 	position
 	project      string
 	state        carrel.State
+	tier         carrel.Tier
 	head, paused carrel.SnapshotID // the record's Sandbox.Snapshot and Paused
 }
 
@@ -75,7 +77,7 @@ const orderDegree = 32
 
 func newRoll() *roll {
 	return &roll{orders: map[orderKey]*btree.BTreeG[listed]{}, users: map[carrel.SnapshotID]map[*box]int{},
-		heads: map[carrel.SnapshotID]int{}, counts: map[carrel.State]int{}}
+		heads: map[carrel.SnapshotID]int{}, counts: map[carrel.State]int{}, tally: map[Kin]int{}}
 }
 
 // enrollLocked updates the roll from the record. The caller holds box.mu, and calls it after each
@@ -85,7 +87,7 @@ func (b *box) enrollLocked() {
 		return
 	}
 	sb := &b.rec.Sandbox
-	now := face{position{sb.Started, b.id}, sb.Project, sb.State, sb.Snapshot, b.rec.Paused}
+	now := face{position{sb.Started, b.id}, sb.Project, sb.State, sb.Tier, sb.Snapshot, b.rec.Paused}
 	if b.listed && now == b.face {
 		return
 	}
@@ -168,6 +170,7 @@ func (f face) orders() []orderKey {
 // countLocked adds a face to the counts (d is 1), or removes it (d is −1).
 func (r *roll) countLocked(b *box, f face, d int) {
 	addTo(r.counts, f.state, d)
+	addTo(r.tally, Kin{f.project, f.tier, f.state}, d)
 	if f.head != "" {
 		addTo(r.heads, f.head, d)
 	}

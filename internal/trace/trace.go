@@ -43,6 +43,7 @@ const (
 // Recorder keeps the latest operations. A nil Recorder records nothing.
 type Recorder struct {
 	export func(carrel.Trace)
+	watch  func(name string, took time.Duration, err error) // nil for none
 
 	mu   sync.Mutex
 	ring [kept]*operation
@@ -52,6 +53,10 @@ type Recorder struct {
 // New returns a recorder. export, which may be nil, is called with each operation when it ends. It
 // must not block.
 func New(export func(carrel.Trace)) *Recorder { return &Recorder{export: export} }
+
+// Watch makes the recorder tell the length of each operation that ends, also of those that are a
+// part of another. fn must not block. Watch is called before the first operation begins.
+func (r *Recorder) Watch(fn func(name string, took time.Duration, err error)) { r.watch = fn }
 
 // operation is one trace, under way or ended.
 type operation struct {
@@ -69,6 +74,7 @@ type span struct {
 	start      time.Time
 	took       time.Duration
 	ended      bool
+	whole      bool // an operation by itself
 	err        error
 	fields     map[string]string
 }
@@ -94,11 +100,18 @@ func (r *Recorder) Begin(ctx context.Context, name string, id carrel.ID) (contex
 		return ctx, nil
 	}
 	if outer, _ := ctx.Value(spanKey{}).(*Span); outer != nil && outer.op.recorder == r {
-		return Start(ctx, name)
+		s := outer.add(name, time.Now(), 0, false)
+		if s == nil {
+			return ctx, nil
+		}
+		s.op.mu.Lock()
+		s.op.spans[s.i].whole = true
+		s.op.mu.Unlock()
+		return context.WithValue(ctx, spanKey{}, s), s
 	}
 	op := &operation{sandbox: id, recorder: r, spans: make([]span, 0, 16)}
 	now := time.Now()
-	root := span{id: newID(), name: name, start: now}
+	root := span{id: newID(), name: name, start: now, whole: true}
 	if c, ok := ctx.Value(callKey{}).(call); ok {
 		op.id, root.parent = c.trace, c.parent
 		if !c.at.IsZero() {
@@ -175,7 +188,11 @@ func (s *Span) EndWith(err error) {
 	if first {
 		p.ended, p.took, p.err = true, time.Since(p.start), err
 	}
+	name, took, whole := p.name, p.took, p.whole
 	op.mu.Unlock()
+	if watch := op.recorder.watch; watch != nil && first && whole {
+		watch(name, took, err)
+	}
 	if first && s.i == 0 && op.recorder.export != nil {
 		op.recorder.export(op.public())
 	}

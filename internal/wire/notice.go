@@ -130,6 +130,7 @@ func (s *refusals) first(d carrel.Decision) bool {
 // record writes a decision to the audit log. It folds equal refusals: it writes the first at once,
 // and the others together after foldEvery.
 func (s *refusals) record(d carrel.Decision) {
+	s.link.wire.decisions.count(d.Protocol, d.Allowed)
 	write := s.link.wire.opts.Audit
 	if write == nil {
 		return

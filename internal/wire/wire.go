@@ -102,11 +102,14 @@ type Wire struct {
 	peeking atomic.Int64 // bytes of connections not yet understood
 	changes atomic.Int64 // of rules, by SetNetwork
 	// inbounds are the connections to sandboxes. They share a budget.
-	inbounds inbounds
+	inbounds  inbounds
+	decisions decisions
 
 	mu     sync.Mutex
 	links  map[carrel.ID]*Link
 	closed bool
+	// sent and received are the bytes of links that are gone.
+	sent, received int64
 }
 
 var _ driver.Network = (*Wire)(nil)
@@ -206,6 +209,8 @@ func (w *Wire) forget(l *Link) {
 	defer w.mu.Unlock()
 	if w.links[l.id] == l {
 		delete(w.links, l.id)
+		w.sent += l.ep.inward.Load()
+		w.received += l.ep.outward.Load()
 	}
 }
 

@@ -89,7 +89,8 @@ type Trail struct {
 	hash     string    // of the newest record
 	written  int64     // Seq of the newest record that the kernel has
 	pending  []byte    // lines that could not be written
-	lost     int       // records that could not even wait
+	lost     int       // records that could not even wait, and are not noted yet
+	allLost  int       // since this process began
 	torn     bool      // the file may end with a part of a line
 	stalled  bool      // the last write failed: only ticks try again
 	dirty    bool
@@ -271,10 +272,25 @@ func readHead(dir string, pub ed25519.PublicKey) (h head, ok bool, err error) {
 	return h, true, nil
 }
 
+// Figures are counts of a trail, for metrics.
+type Figures struct {
+	Records int64 // since the trail was begun
+	Pending int   // bytes that wait for a full disk
+	Lost    int   // records that could not even wait, since this process began
+}
+
+// Figures counts.
+func (t *Trail) Figures() Figures {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return Figures{Records: t.seq, Pending: len(t.pending), Lost: t.allLost}
+}
+
 // add appends a record. The caller holds t.mu, and fills in everything but Seq, Time and the hashes.
 func (t *Trail) add(r carrel.TrailRecord) {
 	if t.lost > 0 || len(t.pending) > maxPending {
 		t.lost++
+		t.allLost++
 		return
 	}
 	r.Seq, r.Prev, r.Time = t.seq+1, t.hash, stamp(t.opts.Now())

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -73,6 +74,8 @@ type Hooks struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	turns  chan struct{}
+	// taken and failed count attempts.
+	taken, failed atomic.Uint64
 
 	mu      sync.Mutex // held while a runner stops, so no runner may take it
 	runners map[string]*runner
@@ -199,6 +202,31 @@ func (h *Hooks) Needed() int64 {
 		r.mu.Unlock()
 	}
 	return least
+}
+
+// Figures are counts of all webhooks, for metrics.
+type Figures struct {
+	Enabled       int
+	Waiting       int // deliveries that wait in memory
+	Dead          int // deliveries that were given up
+	Taken, Failed uint64
+}
+
+// Figures counts.
+func (h *Hooks) Figures() Figures {
+	f := Figures{Taken: h.taken.Load(), Failed: h.failed.Load()}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, r := range h.runners {
+		r.mu.Lock()
+		if r.hook.Enabled {
+			f.Enabled++
+		}
+		f.Waiting += len(r.open)
+		f.Dead += len(r.p.dead)
+		r.mu.Unlock()
+	}
+	return f
 }
 
 // turn runs an attempt when its webhook, its project and the whole have room for it.

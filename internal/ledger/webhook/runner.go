@@ -310,6 +310,7 @@ func (r *runner) record(it *item, status int, err error) bool {
 	defer r.mu.Unlock()
 	it.Tries, it.Tried, it.Status, it.Error, it.Next = it.Tries+1, time.Now().UTC(), status, "", time.Time{}
 	if err == nil {
+		r.all.taken.Add(1)
 		it.Kind, r.fails = lineDelivered, 0
 		if !r.hold.IsZero() {
 			r.hold = time.Time{}
@@ -319,6 +320,7 @@ func (r *runner) record(it *item, status int, err error) bool {
 		r.keep(false, it.line)
 		return true
 	}
+	r.all.failed.Add(1)
 	retry := r.all.opts.Retry
 	it.Error = err.Error()
 	if r.fails++; r.fails >= downAfter {

@@ -26,6 +26,35 @@ type collector struct {
 
 // GC implements [snapshot.Store].
 func (s *Store) GC(ctx context.Context) (snapshot.Collected, error) {
+	began := time.Now()
+	out, err := s.gc(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.collections.Took += time.Since(began)
+	s.collections.Freed += out.Freed
+	if err != nil {
+		s.collections.Failed++
+	} else {
+		s.collections.Done++
+	}
+	return out, err
+}
+
+// Collections are totals of all collections since a store was opened.
+type Collections struct {
+	Done, Failed int
+	Freed        int64 // bytes
+	Took         time.Duration
+}
+
+// Collections returns what the collections did until now.
+func (s *Store) Collections() Collections {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.collections
+}
+
+func (s *Store) gc(ctx context.Context) (snapshot.Collected, error) {
 	const op = "collect snapshots"
 	if err := s.lockBackground(ctx); err != nil {
 		return snapshot.Collected{}, classify(op, "", err)

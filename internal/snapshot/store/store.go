@@ -78,6 +78,8 @@ type Store struct {
 	hot     int64                      // bytes of hot copies
 	packed  int64                      // bytes of packs
 	unused  int64                      // bytes of packs that deletions have left, at most
+
+	collections Collections
 }
 
 var _ snapshot.Store = (*Store)(nil)

@@ -13,6 +13,7 @@ import (
 	"iter"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/carrel-dev/carrel"
@@ -47,8 +48,19 @@ type position struct {
 	Seq int64 `json:"seq"`
 }
 
-// Run sends records until ctx ends. file keeps the position. It closes the sink.
-func Run(ctx context.Context, from Source, to Sink, name, file string, log *slog.Logger) {
+// Progress says how far a destination is. The zero Progress is at the beginning.
+type Progress struct{ taken atomic.Int64 }
+
+// Taken is the number of the last record that the destination took.
+func (p *Progress) Taken() int64 { return p.taken.Load() }
+
+// Run sends records until ctx ends. file keeps the position, and progress, which may be nil, tells it
+// to others. Run closes the sink.
+func Run(ctx context.Context, from Source, to Sink, name, file string, progress *Progress,
+	log *slog.Logger) {
+	if progress == nil {
+		progress = new(Progress)
+	}
 	defer func() { _ = to.Close() }() // what it took is sent
 	var pos position
 	if raw, err := os.ReadFile(file); err == nil {
@@ -56,6 +68,7 @@ func Run(ctx context.Context, from Source, to Sink, name, file string, log *slog
 			log.Warn("the position of the audit trail's export is damaged: everything is sent again", "to", name)
 		}
 	}
+	progress.taken.Store(pos.Seq)
 	wait := firstWait
 	for from.Wait(ctx, pos.Seq) {
 		records, err := read(ctx, from, pos.Seq)
@@ -69,6 +82,7 @@ func Run(ctx context.Context, from Source, to Sink, name, file string, log *slog
 		}
 		if err == nil && len(records) > 0 {
 			pos.Seq, wait = records[len(records)-1].Seq, firstWait
+			progress.taken.Store(pos.Seq)
 			if err := store(file, pos); err != nil {
 				log.Warn("the position of the audit trail's export can't be written", "to", name, "err", err)
 			}

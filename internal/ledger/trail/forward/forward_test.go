@@ -73,7 +73,7 @@ func TestGoesOn(t *testing.T) {
 	for want := range int64(2) {
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { defer close(done); Run(ctx, tr, to, "test", file, slog.New(slog.DiscardHandler)) }()
+		go func() { defer close(done); Run(ctx, tr, to, "test", file, nil, slog.New(slog.DiscardHandler)) }()
 		testenv.Eventually(t, "the records", func() bool { return to.last() >= 700*(want+1) })
 		stop()
 		<-done
