@@ -11,7 +11,7 @@ import (
 
 // Measure makes all parts tell their state at each scrape.
 func (a *Assembly) Measure(m *metrics.Metrics) {
-	m.Read(func(s *metrics.Scrape) { putSandboxes(s, a.Service.Figures()) })
+	m.Read(func(s *metrics.Scrape) { putSandboxes(s, a.Service.Stats()) })
 	m.Read(a.putPool)
 	m.Read(a.putGate)
 	m.Read(a.putSnapshots)
@@ -20,7 +20,7 @@ func (a *Assembly) Measure(m *metrics.Metrics) {
 }
 
 // putSandboxes tells how many sandboxes there are, of each state and of each project.
-func putSandboxes(s *metrics.Scrape, f service.Figures) {
+func putSandboxes(s *metrics.Scrape, f service.Stats) {
 	weights := map[string]float64{}
 	byState := metrics.NewSums[[2]string]()
 	for kin, n := range f.Sandboxes {

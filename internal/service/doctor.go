@@ -55,16 +55,10 @@ func (s *Service) Doctor(ctx context.Context) ([]Check, error) {
 type Stats struct {
 	Starting, Running, Stopping int
 	Max                         int // most that may live at once; 0 is no limit
-}
-
-// Stats counts the sandboxes.
-func (s *Service) Stats() Stats {
-	r := s.table.roll
-	st := Stats{Starting: r.count(carrel.Starting), Stopping: r.count(carrel.Stopping), Max: s.opts.MaxSandboxes}
-	for _, other := range []carrel.State{carrel.Running, carrel.Pausing, carrel.Paused, carrel.Resuming} {
-		st.Running += r.count(other)
-	}
-	return st
+	// Sandboxes are all of them, counted by their properties.
+	Sandboxes map[Kin]int
+	// Held is what each project's living sandboxes may use.
+	Held map[string]quota.Load
 }
 
 // Kin are the properties by which sandboxes are counted.
@@ -74,23 +68,19 @@ type Kin struct {
 	State   carrel.State
 }
 
-// Figures are counts of the service's sandboxes, for metrics.
-type Figures struct {
-	Sandboxes map[Kin]int
-	Max       int // most that may live at once; 0 is no limit
-	// Held is what each project's living sandboxes may use.
-	Held map[string]quota.Load
-}
-
-// Figures counts the sandboxes. It looks at no sandbox by itself, so their number costs nothing.
-func (s *Service) Figures() Figures {
-	f := Figures{Max: s.opts.MaxSandboxes, Held: map[string]quota.Load{}}
+// Stats counts the sandboxes. It looks at none of them, so their number costs nothing.
+func (s *Service) Stats() Stats {
 	r := s.table.roll
+	st := Stats{Starting: r.count(carrel.Starting), Stopping: r.count(carrel.Stopping), Max: s.opts.MaxSandboxes,
+		Held: map[string]quota.Load{}}
+	for _, other := range []carrel.State{carrel.Running, carrel.Pausing, carrel.Paused, carrel.Resuming} {
+		st.Running += r.count(other)
+	}
 	r.mu.Lock()
-	f.Sandboxes = maps.Clone(r.tally)
+	st.Sandboxes = maps.Clone(r.tally)
 	r.mu.Unlock()
 	s.table.mu.Lock()
-	s.table.book.Projects(func(project string, l quota.Load) { f.Held[project] = l })
-	s.table.mu.Unlock()
-	return f
+	defer s.table.mu.Unlock()
+	s.table.book.Projects(func(project string, l quota.Load) { st.Held[project] = l })
+	return st
 }

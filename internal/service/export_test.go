@@ -30,7 +30,7 @@ func (s *Service) CheckRoll() error {
 			return fmt.Errorf("order %v has %d, want %d", k, len(got), len(want))
 		}
 	}
-	for _, c := range [][2]any{{t.roll.counts, want.counts}, {t.roll.heads, want.heads}, {t.roll.users, want.users}} {
+	for _, c := range [][2]any{{t.roll.counts, want.counts}, {t.roll.tally, want.tally}, {t.roll.heads, want.heads}, {t.roll.users, want.users}} {
 		if a, b := fmt.Sprint(c[0]), fmt.Sprint(c[1]); a != b {
 			return fmt.Errorf("%s, want %s", a, b)
 		}
