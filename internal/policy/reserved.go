@@ -122,6 +122,22 @@ func Reserved(a netip.Addr) bool {
 	return c != open
 }
 
+// NotPublic says what an address is if it is not one of the internet; "" if it is one.
+func NotPublic(a netip.Addr) string {
+	a = plainAddr(a)
+	switch {
+	case a.IsLoopback(), a.IsUnspecified():
+		return "of this machine"
+	case a.IsLinkLocalUnicast():
+		return "link-local, where clouds have their metadata services"
+	case a.IsPrivate():
+		return "private"
+	case Reserved(a):
+		return "not of the internet"
+	}
+	return ""
+}
+
 // classOf returns the class of a whole block. It is open unless every address of the block is in
 // one reserved block.
 func classOf(p netip.Prefix) (class, string) {

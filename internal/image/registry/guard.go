@@ -212,28 +212,13 @@ func (g *guard) judge(ctx context.Context, host string) ([]netip.Addr, error) {
 	}
 	for i, a := range addrs {
 		a = a.Unmap().WithZone("")
-		if what := notPublic(a); what != "" {
+		if what := policy.NotPublic(a); what != "" {
 			return nil, &guardError{host: host, why: fmt.Sprintf("its address %s is %s", a, what),
 				allow: host}
 		}
 		addrs[i] = a
 	}
 	return addrs, nil
-}
-
-// notPublic says what an address is if it is not one of the internet; "" if it is one.
-func notPublic(a netip.Addr) string {
-	switch {
-	case a.IsLoopback(), a.IsUnspecified():
-		return "of this machine"
-	case a.IsLinkLocalUnicast():
-		return "link-local, where clouds have their metadata services"
-	case a.IsPrivate():
-		return "private"
-	case policy.Reserved(a):
-		return "not of the internet"
-	}
-	return ""
 }
 
 // guardError is a refusal of the guard.

@@ -530,15 +530,11 @@ func (s thinImages) makeWhole(ctx context.Context, dir string) (err error) {
 	if err != nil || table == nil {
 		return fmt.Errorf("%w: %w", errDamaged, cmp.Or(err, fs.ErrNotExist))
 	}
-	base, err := os.Open(filepath.Join(dir, baseFile))
+	base, d, err := openParts(dir)
 	if err != nil {
 		return err
 	}
 	defer base.Close()
-	d, err := os.Open(filepath.Join(dir, deltaFile))
-	if err != nil {
-		return err
-	}
 	defer d.Close()
 	if err := removeParts(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -575,6 +571,17 @@ func (s thinImages) makeWhole(ctx context.Context, dir string) (err error) {
 	return failpoint.Hit(pointWhole)
 }
 
+// openParts opens the base and the delta of a thin template.
+func openParts(dir string) (base, d *os.File, err error) {
+	if base, err = os.Open(filepath.Join(dir, baseFile)); err != nil {
+		return nil, nil, err
+	}
+	if d, err = os.Open(filepath.Join(dir, deltaFile)); err != nil {
+		return nil, nil, errors.Join(err, base.Close())
+	}
+	return base, d, nil
+}
+
 // content compares a chunk with its checksum.
 func (k *checked) content(at int64, chunk []byte) error {
 	if at+int64(len(chunk)) > k.table.Size ||
@@ -599,15 +606,11 @@ func checkThin(ctx context.Context, dir string, pause time.Duration) error {
 	if err != nil || table == nil {
 		return err
 	}
-	base, err := os.Open(filepath.Join(dir, baseFile))
+	base, d, err := openParts(dir)
 	if err != nil {
 		return err
 	}
 	defer base.Close()
-	d, err := os.Open(filepath.Join(dir, deltaFile))
-	if err != nil {
-		return err
-	}
 	defer d.Close()
 	k := &checked{table: table, sums: sums}
 	err = delta.Apply(ctx, base, d, nil, func(at int64, chunk []byte) error {

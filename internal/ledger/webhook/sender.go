@@ -207,15 +207,8 @@ func (s *sender) dialJudged(ctx context.Context, network, address string) (net.C
 // "" for others.
 func (s *sender) notPublic(a netip.Addr) string {
 	a = a.Unmap().WithZone("")
-	switch {
-	case a.IsLoopback(), a.IsUnspecified():
-		return "of this machine"
-	case a.IsLinkLocalUnicast():
-		return "link-local, where clouds have their metadata services"
-	case a.IsPrivate():
-		return "private"
-	case policy.Reserved(a):
-		return "not of the internet"
+	if what := policy.NotPublic(a); what != "" {
+		return what
 	}
 	own, err := s.own()
 	if err != nil {
