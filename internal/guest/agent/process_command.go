@@ -156,7 +156,9 @@ func startError(cmd Cmd, err error) *connect.Error {
 		e = connect.NewError(code, fmt.Errorf("error starting pty with command '%s' in dir '%s' with '%d' cols and '%d' rows: %w",
 			line, cmd.Dir, cmd.TTY.Cols, cmd.TTY.Rows, err))
 	}
+	var at *fs.PathError
 	switch {
+	case errors.As(err, &at) && at.Op == "chdir": // the program was not reached
 	case errors.Is(err, fs.ErrNotExist):
 		e.Meta().Set(guest.UnstartedHeader, guest.ProgramMissing)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOEXEC), errors.Is(err, syscall.EISDIR):

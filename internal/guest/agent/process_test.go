@@ -281,7 +281,7 @@ func TestStartRefused(t *testing.T) {
 		{"unknown user", sh("true"), []string{"Authorization", "Basic bm9ib2R5LWhlcmU6"}, connect.CodeUnauthenticated, "invalid username: 'nobody-here'"},
 		{"missing cwd", cfg(func(r *process.StartRequest) { r.Process.Cwd = str("/no/such") }), nil, connect.CodeInvalidArgument, "cwd '/no/such' does not exist"},
 		{"cwd of another", cfg(func(r *process.StartRequest) { r.Process.Cwd = str("~root/x") }), nil, connect.CodeInvalidArgument, "cannot expand user-specific home dir"},
-		{"cwd is a file", cfg(func(r *process.StartRequest) { r.Process.Cwd = str("/etc/passwd") }), nil, connect.CodeInvalidArgument, "not a directory"},
+		{"cwd is a file", cfg(func(r *process.StartRequest) { r.Process.Cwd = str("/etc/passwd") }), nil, connect.CodeInvalidArgument, "chdir /etc/passwd: not a directory"},
 		{"NUL in cwd", cfg(func(r *process.StartRequest) { r.Process.Cwd = str("/a\x00b") }), nil, connect.CodeInvalidArgument, "process.cwd"},
 		{"no such program", cfg(func(r *process.StartRequest) { r.Process.Cmd = "no-such-program" }), nil, connect.CodeInvalidArgument, "executable file not found in $PATH"},
 		{"no program", cfg(func(r *process.StartRequest) { r.Process.Cmd = "" }), nil, connect.CodeInvalidArgument, "no command"},

@@ -113,6 +113,10 @@ func (p *proc) fork(path string, cmd agent.Cmd, fds [3]uintptr) error {
 	pid, status, err := p.sys.children.start(func() (int, error) {
 		return spawn.Start(path, argv, attr)
 	})
+	var dir *fs.PathError
+	if errors.As(err, &dir) {
+		return err
+	}
 	if err != nil {
 		return &fs.PathError{Op: "fork/exec", Path: path, Err: err}
 	}

@@ -11,6 +11,7 @@
 package spawn
 
 import (
+	"io/fs"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -30,7 +31,8 @@ type Attr struct {
 	Credential *syscall.Credential
 }
 
-// Start starts the program at path. argv includes its name.
+// Start starts the program at path. argv includes its name. The error is a [fs.PathError] with the
+// Op chdir if the child may not enter Dir.
 func Start(path string, argv []string, attr *Attr) (pid int, err error) {
 	if !refused.Load() && attr.plain() {
 		pid, err = start(path, argv, attr)
@@ -75,7 +77,9 @@ type order struct {
 	groups *uint32
 	mask   uint64 // of blocked signals: none
 	limit  *given.Limit
-	failed syscall.Errno // the child's word to us
+	// The child's words to us: its error, and the number of the system call that failed.
+	failed     syscall.Errno
+	failedCall uintptr
 }
 
 // cloneArgs is the argument of clone3(2). Fields without a name here stay 0: a descriptor of the
@@ -155,6 +159,9 @@ func start(path string, argv []string, attr *Attr) (int, error) {
 				break
 			}
 		}
+		if o.failedCall == syscall.SYS_CHDIR {
+			return 0, &fs.PathError{Op: "chdir", Path: attr.Dir, Err: o.failed}
+		}
 		return 0, o.failed
 	}
 	return pid, nil
@@ -217,6 +224,7 @@ func become(o *order) {
 func (o *order) call(trap, a1, a2, a3, a4 uintptr) {
 	if o.failed == 0 {
 		_, _, o.failed = syscall.RawSyscall6(trap, a1, a2, a3, a4, 0, 0)
+		o.failedCall = trap
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
@@ -111,6 +112,18 @@ func TestStartFails(t *testing.T) {
 		} {
 			if _, _, err := run(t, c.path, []string{"sh"}, c.attr); !errors.Is(err, c.want) {
 				t.Errorf("%q in %q: %v, want %v", c.path, c.attr.Dir, err, c.want)
+			}
+		}
+		closed := t.TempDir()
+		if err := os.Chmod(closed, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if os.Geteuid() == 0 {
+			nobody := &syscall.Credential{Uid: 65534, Gid: 65534}
+			_, _, err := run(t, "/bin/sh", []string{"sh"}, spawn.Attr{Dir: closed, Credential: nobody})
+			var at *fs.PathError
+			if !errors.Is(err, syscall.EACCES) || !spawn.Refused.Load() && (!errors.As(err, &at) || at.Path != closed) {
+				t.Errorf("a directory of another: %v", err)
 			}
 		}
 		if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); err != syscall.ECHILD {
