@@ -3,7 +3,10 @@ package service
 import (
 	"context"
 	"math"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/ceiling"
@@ -227,9 +230,15 @@ func (ar *archive) mayKeep(rec state.Record, cause carrel.Cause, size int64) err
 	return nil
 }
 
+// pausesAtOnce is how many sandboxes PauseHeld pauses at the same time.
+const pausesAtOnce = 8
+
 // PauseHeld pauses the running sandboxes of a project that a budget holds back. It returns how many
 // it could not pause.
-func (s *Service) PauseHeld(ctx context.Context, project string) (failed int) {
+func (s *Service) PauseHeld(ctx context.Context, project string) int {
+	var pauses errgroup.Group
+	pauses.SetLimit(pausesAtOnce)
+	var failed atomic.Int64
 	for _, b := range s.table.awake() {
 		rec := b.record()
 		sb := rec.Sandbox
@@ -240,13 +249,17 @@ func (s *Service) PauseHeld(ctx context.Context, project string) (failed int) {
 		if carrel.LimitOf(held) != nil || held == nil { // traffic is held at the wire
 			continue
 		}
-		if _, err := s.moments.pauseIf(ctx, b, carrel.PauseOptions{Cause: carrel.CauseBudget}, nil); err != nil &&
-			carrel.KindOf(err) != carrel.NotFound && carrel.KindOf(err) != carrel.Conflict {
-			s.log.Error("a sandbox over its budget could not be paused", "sandbox", b.id, "err", err)
-			failed++
-		}
+		pauses.Go(func() error {
+			_, err := s.moments.pauseIf(ctx, b, carrel.PauseOptions{Cause: carrel.CauseBudget}, nil)
+			if kind := carrel.KindOf(err); err != nil && kind != carrel.NotFound && kind != carrel.Conflict {
+				s.log.Error("a sandbox over its budget could not be paused", "sandbox", b.id, "err", err)
+				failed.Add(1)
+			}
+			return nil
+		})
 	}
-	return failed
+	_ = pauses.Wait() // each has told its error
+	return int(failed.Load())
 }
 
 // Remute tells the wire anew what may leave the sandboxes of a project.
