@@ -28,7 +28,7 @@ var floors = []struct {
 	{1, []string{
 		"internal/cleanup", "internal/accept", "internal/atomicfile", "internal/reexec", "internal/keeper",
 		"internal/version", "internal/testenv", "internal/datadir", "internal/linux",
-		"internal/failpoint", "internal/pki",
+		"internal/failpoint", "internal/pki", "internal/password",
 		"internal/refusal", "internal/gitdir", "internal/pool", "internal/admission", "internal/trace", "internal/rest", "internal/notices", "internal/openapi",
 		"internal/reserve", "internal/shortage", "internal/readiness", "internal/quota", "internal/request", "internal/metrics",
 	}},

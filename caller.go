@@ -15,6 +15,8 @@ type Caller struct {
 	Key string
 	// KeyID is the ID of an [APIKey]; "" for other credentials.
 	KeyID string
+	// Person is the ID of the [Person] who asks, and Session that of the sign-in; "" for keys.
+	Person, Session string
 	// Project owns everything that the caller makes.
 	Project string
 	Role    Role
@@ -39,6 +41,9 @@ const (
 	RoleMember Role = "member"
 	// RoleReader sees what there is in its own project. It changes nothing, and enters no sandbox.
 	RoleReader Role = "reader"
+	// RolePerson is a person who has named none of several projects, or has none. Such a caller only
+	// sees itself and the names of its projects.
+	RolePerson Role = "person"
 	// RoleVisitor uses one port of one sandbox, through the gateway.
 	RoleVisitor Role = "visitor"
 	// RoleSandbox is a program inside one sandbox that sends requests to its host.

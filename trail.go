@@ -31,8 +31,9 @@ type TrailRecord struct {
 	Prev string    `json:"prev"` // the hash of the record before
 	Kind string    `json:"kind"`
 
-	Key     string `json:"key,omitempty"`   // the name of the key that the caller showed
-	KeyID   string `json:"keyID,omitempty"` // the ID of an [APIKey]
+	Key     string `json:"key,omitempty"`    // the name of the key that the caller showed
+	KeyID   string `json:"keyID,omitempty"`  // the ID of an [APIKey]
+	Person  string `json:"person,omitempty"` // the ID of a [Person]
 	Project string `json:"project,omitempty"`
 	Role    Role   `json:"role,omitempty"`
 	From    string `json:"from,omitempty"`    // the caller's network address

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/state"
 )
 
 // Headers that identify the caller of a request.
@@ -71,29 +72,44 @@ func NewAuthenticator(keys ...Key) *Authenticator {
 // Use makes the keys of a directory known, too.
 func (a *Authenticator) Use(d *Directory) { a.directory.Store(d) }
 
-// find returns the owner of a key that works, and for a key of the directory the credential.
+// proof is what a request showed, and what of the directory it stands for.
+type proof struct {
+	// known says that it was once one of ours. Only its holder may learn why it works no more.
+	known bool
+	// ends are the contexts with which everything ends that the request opens.
+	ends []context.Context
+	// session is the sign-in of a person; nil for a key.
+	session *liveSession
+}
+
+// find returns the owner of a key, or of a person's token, that works. A person has no project yet.
 // Error: Unauthenticated.
-func (a *Authenticator) find(secret string) (carrel.Caller, *credential, error) {
+func (a *Authenticator) find(secret string) (carrel.Caller, proof, error) {
 	sum := sha256.Sum256([]byte(secret))
 	if c, ok := a.own[sum]; ok {
-		return c, nil, nil
+		return c, proof{known: true}, nil
 	}
-	if d := a.directory.Load(); d != nil {
-		if cr := d.find(sum); cr != nil {
-			now := time.Now()
-			if err := cr.fault(now); err != nil {
-				return carrel.Caller{}, cr, err
-			}
-			return cr.caller(now), cr, nil
+	d := a.directory.Load()
+	if d == nil {
+		return carrel.Caller{}, proof{}, errUnknownKey
+	}
+	now := time.Now()
+	if cr := d.find(sum); cr != nil {
+		if err := cr.fault(now); err != nil {
+			return carrel.Caller{}, proof{known: true}, err
 		}
+		return cr.caller(now), proof{known: true, ends: []context.Context{cr.ctx}}, nil
 	}
-	return carrel.Caller{}, nil, errUnknownKey
+	if s := d.session(secret, state.TokenSession); s != nil {
+		return s.caller(now)
+	}
+	return carrel.Caller{}, proof{}, errUnknownKey
 }
 
 // ours reports whether a text is one of our keys, also one that works no more.
 func (a *Authenticator) ours(secret string) bool {
-	_, cr, err := a.find(secret)
-	return err == nil || cr != nil
+	_, p, _ := a.find(secret)
+	return p.known
 }
 
 // bearer returns the token of an Authorization header; "" for none.
@@ -108,8 +124,8 @@ func bearer(h http.Header) string {
 // hintKey says where to find the one key that a daemon makes itself.
 const hintKey = "it is in the data directory's file api-key"
 
-// Caller identifies the caller of a request by its API key, in E2B's header or as a bearer token
-// (the CLI's access token). With the header Carrel-Tenant, an administrator's request counts as an
+// Caller identifies the caller of a request by its API key or a person's token, in E2B's header or
+// as a bearer token (the CLI's access token), or by a browser's session. With the header Carrel-Tenant, an administrator's request counts as an
 // owner's request of the named project. Errors: Unauthenticated, with E2B's texts outside of
 // Carrel's own API; Invalid and Forbidden for the header.
 func (a *Authenticator) Caller(r *http.Request) (carrel.Caller, error) {
@@ -121,46 +137,60 @@ func (a *Authenticator) Caller(r *http.Request) (carrel.Caller, error) {
 // is revoked, expires or loses this secret; its cause says so, as an Error of kind Unauthenticated.
 // done gives up the context. The errors are those of Caller.
 func (a *Authenticator) Arrive(r *http.Request) (ctx context.Context, done func(), err error) {
-	c, cr, err := a.identify(r)
+	c, p, err := a.identify(r)
 	if err != nil {
 		return nil, nil, err
 	}
 	ctx = carrel.WithCaller(r.Context(), c)
-	if cr == nil { // the daemon's own key is never revoked while it runs
+	if len(p.ends) == 0 { // the daemon's own key is never revoked while it runs
 		return ctx, func() {}, nil
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(cr.ctx, func() { cancel(context.Cause(cr.ctx)) })
-	return ctx, func() { stop(); cancel(nil) }, nil
+	var stops []func() bool
+	for _, end := range p.ends {
+		stops = append(stops, context.AfterFunc(end, func() { cancel(context.Cause(end)) }))
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel(nil)
+	}, nil
 }
 
-// identify is Caller, with the credential.
-func (a *Authenticator) identify(r *http.Request) (carrel.Caller, *credential, error) {
+// identify is Caller, with what the request showed.
+func (a *Authenticator) identify(r *http.Request) (carrel.Caller, proof, error) {
 	key := a.Shown(r)
 	if key == "" {
-		return carrel.Caller{}, nil, &carrel.Error{Kind: carrel.Unauthenticated, Err: errors.New("authorization header is missing"),
+		if c, p, shown, err := a.byCookie(r); shown {
+			return c, p, err
+		}
+		return carrel.Caller{}, proof{}, &carrel.Error{Kind: carrel.Unauthenticated, Err: errors.New("authorization header is missing"),
 			Hint: "send the API key in the header X-API-KEY; " + hintKey}
 	}
-	c, cr, err := a.find(key)
+	c, p, err := a.find(key)
 	if err != nil {
 		unknown := errUnknownKey
 		if strings.HasPrefix(r.URL.Path, "/carrel/") {
 			unknown = errNotOurs
 		}
-		if cr == nil || unknown == errUnknownKey { // E2B's clients match on its text
+		if !p.known || unknown == errUnknownKey { // E2B's clients match on its text
 			hint := "this is not the daemon's API key; " + hintKey
-			if cr != nil {
+			if p.known {
 				hint = err.Error()
 			}
 			err = &carrel.Error{Kind: carrel.Unauthenticated, Err: unknown, Hint: hint}
 		}
-		return carrel.Caller{}, nil, err
+		return carrel.Caller{}, proof{}, err
+	}
+	if p.session != nil {
+		return inProject(c, p, r)
 	}
 	if c, err = ofHost(c, r.Host); err != nil {
-		return carrel.Caller{}, nil, err
+		return carrel.Caller{}, proof{}, err
 	}
 	c, err = actFor(c, r.Header.Values(headerTenant))
-	return c, cr, err
+	return c, p, err
 }
 
 // ofHost returns the caller that c becomes by the name of the host. E2B's SDKs have settings for a
@@ -168,13 +198,8 @@ func (a *Authenticator) identify(r *http.Request) (carrel.Caller, *credential, e
 // one region here, so its name does not matter. The project must be the caller's own, by its name
 // or as the ID of its team. An administrator's key may name any project.
 func ofHost(c carrel.Caller, host string) (carrel.Caller, error) {
-	name := strings.ToLower((&url.URL{Host: host}).Hostname())
-	labels := strings.SplitN(name, ".", 5)
-	if len(labels) < 5 || labels[0] != "api" || labels[2] != "prj" {
-		return c, nil
-	}
-	project := labels[1]
-	if project == strings.ToLower(c.Project) || project == carrel.TeamID(c.Project) {
+	project := hostProject(host)
+	if project == "" || project == strings.ToLower(c.Project) || project == carrel.TeamID(c.Project) {
 		return c, nil
 	}
 	c, err := actFor(c, []string{project})
@@ -183,6 +208,16 @@ func ofHost(c carrel.Caller, host string) (carrel.Caller, error) {
 		ce.Hint = "unset E2B_PROJECT_ID, or set it to the key's project"
 	}
 	return c, err
+}
+
+// hostProject returns the project in the name of a host, in small letters; "" for none.
+func hostProject(host string) string {
+	name := strings.ToLower((&url.URL{Host: host}).Hostname())
+	labels := strings.SplitN(name, ".", 5)
+	if len(labels) < 5 || labels[0] != "api" || labels[2] != "prj" {
+		return ""
+	}
+	return labels[1]
 }
 
 // Shown returns the API key in a request; "" for none.
@@ -227,6 +262,7 @@ func (a *Authenticator) Strip(h http.Header) {
 			h.Del(headerAuth)
 		}
 	}
+	stripCookies(h)
 }
 
 // Visit returns the context of a request to a port of a sandbox. Such a visitor showed no key of

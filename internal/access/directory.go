@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -35,9 +36,12 @@ type Records interface {
 	Apply(ctx context.Context, c state.Change) error
 	Projects(ctx context.Context) ([]state.ProjectRecord, error)
 	Keys(ctx context.Context) ([]state.KeyRecord, error)
+	People(ctx context.Context) ([]state.PersonRecord, error)
+	Organisations(ctx context.Context) ([]state.OrganisationRecord, error)
+	Sessions(ctx context.Context) ([]state.SessionRecord, error)
 }
 
-// Directory knows the projects and their API keys. It is safe for concurrent use.
+// Directory knows the projects and their API keys, and the people and their sessions. It is safe for concurrent use.
 //
 // # Time
 //
@@ -59,6 +63,7 @@ type Directory struct {
 	mu       sync.Mutex
 	projects map[string]state.ProjectRecord
 	keys     map[string]*liveKey // by ID
+	roll     *roll
 }
 
 // liveKey is a key in memory. Its record is replaced, never changed.
@@ -78,7 +83,8 @@ type credential struct {
 
 // OpenDirectory reads the projects and keys.
 func OpenDirectory(ctx context.Context, records Records, log *slog.Logger) (*Directory, error) {
-	d := &Directory{records: records, log: log, projects: map[string]state.ProjectRecord{}, keys: map[string]*liveKey{}}
+	d := &Directory{records: records, log: log, projects: map[string]state.ProjectRecord{}, keys: map[string]*liveKey{},
+		roll: newRoll()}
 	d.index.Store(&map[[sha256.Size]byte]*credential{})
 	d.held.Store(&held{})
 	projects, err := records.Projects(ctx)
@@ -98,6 +104,9 @@ func OpenDirectory(ctx context.Context, records Records, log *slog.Logger) (*Dir
 		live := &liveKey{}
 		live.rec.Store(&k)
 		d.keys[k.Key.ID] = live
+	}
+	if err := d.loadPeople(ctx); err != nil {
+		return nil, err
 	}
 	d.reindexLocked()
 	return d, nil
@@ -128,6 +137,7 @@ func (d *Directory) Close() error {
 		c.end(errors.New("the daemon stops"))
 	}
 	d.index.Store(&map[[sha256.Size]byte]*credential{})
+	d.closePeopleLocked()
 	return err
 }
 
@@ -149,7 +159,8 @@ func (d *Directory) save(ctx context.Context) error {
 			c.PutKeys = append(c.PutKeys, rec)
 		}
 	}
-	if len(c.PutKeys) == 0 && len(c.DeleteKeys) == 0 {
+	d.savePeopleLocked(&c, time.Now())
+	if reflect.DeepEqual(c, state.Change{}) {
 		return nil
 	}
 	return d.applyLocked(ctx, c)
@@ -177,6 +188,7 @@ func (d *Directory) applyLocked(ctx context.Context, c state.Change) error {
 	for _, id := range c.DeleteKeys {
 		delete(d.keys, id)
 	}
+	d.applyPeopleLocked(c)
 	d.reindexLocked()
 	return nil
 }
@@ -209,6 +221,7 @@ func (d *Directory) reindexLocked() {
 	}
 	d.index.Store(&next)
 	d.allowLocked()
+	d.rerollLocked()
 }
 
 // watchLocked cuts a secret that has ended, and sets the timer of another.

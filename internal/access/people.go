@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,6 +53,9 @@ func (p *People) Projects(ctx context.Context) ([]carrel.Project, error) {
 	if c.Role == carrel.RoleAdmin {
 		return p.dir.allProjects(), nil
 	}
+	if c.Person != "" {
+		return p.dir.projectsOf(c.Person), nil
+	}
 	own, _ := p.dir.project(c.Project) // an administrator may act for one without a record
 	own.Name = c.Project
 	return []carrel.Project{own}, nil
@@ -66,6 +70,11 @@ func (p *People) GetProject(ctx context.Context, name string) (carrel.Project, e
 	}
 	if found, ok := p.dir.project(name); ok && c.Sees(name) {
 		return found, nil
+	}
+	for _, own := range p.dir.projectsOf(c.Person) {
+		if own.Name == name {
+			return own, nil
+		}
 	}
 	return carrel.Project{}, noProject(op, name)
 }
@@ -135,6 +144,12 @@ func (p *People) DeleteProject(ctx context.Context, name string) error {
 		if rec := *live.rec.Load(); rec.Key.Project == name && rec.Key.Revoked.IsZero() {
 			rec.Key.Revoked = now
 			c.PutKeys = append(c.PutKeys, rec)
+		}
+	}
+	for _, rec := range d.roll.organisations {
+		if i := slices.Index(rec.Organisation.Projects, name); i >= 0 {
+			rec.Organisation.Projects = slices.Delete(slices.Clone(rec.Organisation.Projects), i, i+1)
+			c.PutOrganisations = append(c.PutOrganisations, rec)
 		}
 	}
 	return d.applyLocked(ctx, c)

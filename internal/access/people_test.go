@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,12 +25,17 @@ type shelf struct {
 	mu       sync.Mutex
 	projects map[string]state.ProjectRecord
 	keys     map[string]state.KeyRecord
+	people   map[string]state.PersonRecord
+	orgs     map[string]state.OrganisationRecord
+	sessions map[string]state.SessionRecord
 	writes   int
 	broken   error
 }
 
 func newShelf() *shelf {
-	return &shelf{projects: map[string]state.ProjectRecord{}, keys: map[string]state.KeyRecord{}}
+	return &shelf{projects: map[string]state.ProjectRecord{}, keys: map[string]state.KeyRecord{},
+		people: map[string]state.PersonRecord{}, orgs: map[string]state.OrganisationRecord{},
+		sessions: map[string]state.SessionRecord{}}
 }
 
 func (s *shelf) Apply(_ context.Context, c state.Change) error {
@@ -50,7 +57,37 @@ func (s *shelf) Apply(_ context.Context, c state.Change) error {
 	for _, id := range c.DeleteKeys {
 		delete(s.keys, id)
 	}
+	for _, p := range c.PutPeople {
+		s.people[p.Person.ID] = p
+	}
+	for _, o := range c.PutOrganisations {
+		s.orgs[o.Organisation.Name] = o
+	}
+	for _, r := range c.PutSessions {
+		s.sessions[r.ID] = r
+	}
+	for _, id := range c.DeletePeople {
+		delete(s.people, id)
+	}
+	for _, name := range c.DeleteOrganisations {
+		delete(s.orgs, name)
+	}
+	for _, id := range c.DeleteSessions {
+		delete(s.sessions, id)
+	}
 	return nil
+}
+
+func (s *shelf) People(context.Context) ([]state.PersonRecord, error) {
+	return slices.Collect(maps.Values(s.people)), nil
+}
+
+func (s *shelf) Organisations(context.Context) ([]state.OrganisationRecord, error) {
+	return slices.Collect(maps.Values(s.orgs)), nil
+}
+
+func (s *shelf) Sessions(context.Context) ([]state.SessionRecord, error) {
+	return slices.Collect(maps.Values(s.sessions)), nil
 }
 
 func (s *shelf) Projects(context.Context) (out []state.ProjectRecord, err error) {

@@ -141,7 +141,21 @@ func (s *Service) user(ctx context.Context, op string) (carrel.Caller, context.C
 		return c, ctx, &carrel.Error{Op: op, Kind: carrel.Forbidden, Err: errors.New("this API key may only read"),
 			Hint: "use a key with the scope run"}
 	}
+	if c.Role == carrel.RolePerson {
+		if personal[op] {
+			return c, ctx, nil
+		}
+		return c, ctx, &carrel.Error{Op: op, Kind: carrel.Forbidden, Field: headerTenant,
+			Err:  errors.New("you have to say in which of your projects"),
+			Hint: "name it with --project (the header Carrel-Tenant); 'carrel whoami' tells them"}
+	}
 	return c, ctx, forbidden(op, c)
+}
+
+// personal are the operations of a person who names no project.
+var personal = map[string]bool{
+	"who am I": true, "list projects": true, "get project": true, "get person": true,
+	"set password": true,
 }
 
 // readings are the operations that a reader may do. None changes anything or enters a sandbox. An
@@ -156,7 +170,8 @@ var readings = map[string]bool{
 	"list builds": true, "get build": true, "read build log": true,
 	"list secrets": true, "get secret": true, "list SSH keys": true,
 	"read quotas": true, "read ceilings": true, "read budgets": true,
-	"list projects": true, "get project": true,
+	"list projects": true, "get project": true, "who am I": true, "get person": true,
+	"set password": true, // the own one
 }
 
 // shown removes from a sandbox what its caller may not see. A reader gets no token, because a token

@@ -124,7 +124,7 @@ func operations() map[string]openapi.Operation {
 	for _, part := range []map[string]openapi.Operation{
 		e2bOperations, e2bOtherOperations, sandboxOperations, momentOperations, templateOperations,
 		buildOperations, catalogOperations, secretOperations, webhookOperations,
-		peopleOperations, allowanceOperations, e2bKeyOperations,
+		peopleOperations, personOperations, allowanceOperations, e2bKeyOperations,
 		daemonOperations, openOperations,
 	} {
 		for pattern, op := range part {

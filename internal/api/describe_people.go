@@ -66,3 +66,46 @@ var allowanceOperations = map[string]openapi.Operation{
 	"DELETE" + ours + "/budgets/{name}": {Tag: tagPeople, Summary: "Remove a budget. Administrators of the machine only.",
 		Query: []openapi.Parameter{openapi.String("project")}, Answers: nothing()},
 }
+
+// whereQuery are the parameters that say where a member is.
+func whereQuery() []openapi.Parameter {
+	return []openapi.Parameter{openapi.String("project"), openapi.String("organisation")}
+}
+
+// personOperations describes our routes about people, members and organisations.
+var personOperations = map[string]openapi.Operation{
+	"GET" + ours + "/whoami": {Tag: tagPeople, Summary: "Tell who asks, and in which projects a person may act.",
+		Answers: answers(200, carrel.Self{})},
+	"GET" + ours + "/people": {Tag: tagPeople, Summary: "List the people. Administrators of the machine only.",
+		Answers: answers(200, []carrel.Person{})},
+	"POST" + ours + "/people": {Tag: tagPeople,
+		Summary: "Make a person. Only this answer has a password that was made. Administrators of the machine only.",
+		Body:    strict(newPersonIn{}, "name"), Answers: answers(201, carrel.IssuedPerson{})},
+	"GET" + ours + "/people/{person}": {Tag: tagPeople,
+		Summary: "Tell about one person, by ID or name: administrators of the machine, and everybody about the own one.",
+		Answers: answers(200, carrel.Person{})},
+	"PATCH" + ours + "/people/{person}": {Tag: tagPeople,
+		Summary: "Disable or enable a person, or change the address. Disabling cuts sessions and streams. Administrators of the machine only.",
+		Body:    strict(personUpdateIn{}), Answers: answers(200, carrel.Person{})},
+	"DELETE" + ours + "/people/{person}": {Tag: tagPeople,
+		Summary: "Remove a person, with all sessions and rights. Administrators of the machine only.", Answers: nothing()},
+	"PUT" + ours + "/people/{person}/password": {Tag: tagPeople,
+		Summary: "Give a person another password, and end the other sessions. The own one needs the old password.",
+		Body:    perhaps(passwordIn{}), Answers: answers(200, carrel.IssuedPerson{})},
+	"GET" + ours + "/members": {Tag: tagPeople, Query: whereQuery(),
+		Summary: "List who may act in a project, also by an organisation or a group; or the members of an organisation. Needs the scope admin.",
+		Answers: answers(200, []carrel.Member{})},
+	"PUT" + ours + "/members/{person}": {Tag: tagPeople,
+		Summary: "Let a person act in a project, or in those of an organisation (administrators of the machine only). Needs the scope admin.",
+		Body:    perhaps(memberIn{}), Answers: answers(200, carrel.Member{})},
+	"DELETE" + ours + "/members/{person}": {Tag: tagPeople, Query: whereQuery(),
+		Summary: "Take a right away, and cut the streams that it opened. Needs the scope admin.", Answers: nothing()},
+	"GET" + ours + "/organisations": {Tag: tagPeople, Summary: "List the organisations. Administrators of the machine only.",
+		Answers: answers(200, []carrel.Organisation{})},
+	"POST" + ours + "/organisations": {Tag: tagPeople, Summary: "Make an organisation. Administrators of the machine only.",
+		Body: strict(projectIn{}, "name"), Answers: answers(201, carrel.Organisation{})},
+	"PUT" + ours + "/organisations/{name}": {Tag: tagPeople, Summary: "Replace the projects of an organisation. Administrators of the machine only.",
+		Body: strict(organisationIn{}, "projects"), Answers: answers(200, carrel.Organisation{})},
+	"DELETE" + ours + "/organisations/{name}": {Tag: tagPeople, Summary: "Remove an organisation; its projects stay. Administrators of the machine only.",
+		Answers: nothing()},
+}

@@ -105,6 +105,13 @@
 //	GET    /carrel/v1/projects   POST /carrel/v1/projects        body: {name} → carrel.Project; GET, DELETE …/projects/{name}
 //	GET    /carrel/v1/keys       POST /carrel/v1/keys            body: carrel.NewKey → carrel.IssuedKey; only here is the secret
 //	GET    /carrel/v1/keys/{key}                                 PATCH {name, expires}, DELETE revokes
+//	GET    /carrel/v1/whoami                                     → carrel.Self
+//	GET    /carrel/v1/people     POST /carrel/v1/people          body: carrel.NewPerson → carrel.IssuedPerson; for administrators
+//	GET    /carrel/v1/people/{person}                            PATCH {disabled, email}, DELETE removes
+//	PUT    /carrel/v1/people/{person}/password                   body: {old, new} → carrel.IssuedPerson
+//	GET    /carrel/v1/members?project=&organisation=             → [carrel.Member]
+//	PUT    /carrel/v1/members/{person}                           body: {project, organisation, role}; DELETE ends the right
+//	GET    /carrel/v1/organisations                              POST {name}, PUT {projects} and DELETE …/{name}; for administrators
 //	POST   /carrel/v1/keys/{key}/rotate                          body: {overlap} → carrel.IssuedKey
 //	GET    /carrel/v1/quota      GET /carrel/v1/quotas           a list of carrel.QuotaReport: the caller's own; all that it sees
 //	PUT    /carrel/v1/quota                                      body: {project, key, hard, soft} → carrel.QuotaReport

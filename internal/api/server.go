@@ -44,6 +44,8 @@ type Options struct {
 	Trails carrel.Trails
 	// People are the projects and keys; nil is none.
 	People carrel.People
+	// Persons are the people, members and organisations; nil is none.
+	Persons carrel.Persons
 	// Allowances are the quotas, ceilings and budgets; nil is none.
 	Allowances carrel.Allowances
 	// DefaultNetwork is for creations without network fields. With nil, E2B's routes allow the
@@ -119,6 +121,9 @@ func New(opts Options) *Server {
 	if opts.People == nil {
 		opts.People = carrel.NoPeople{}
 	}
+	if opts.Persons == nil {
+		opts.Persons = carrel.NoPersons{}
+	}
 	if opts.Allowances == nil {
 		opts.Allowances = carrel.NoAllowances{}
 	}
@@ -192,6 +197,7 @@ func (s *Server) routes() {
 	teamRoutes{s}.add()
 	webhookRoutes{s}.add()
 	peopleRoutes{s}.add()
+	personRoutes{s}.add()
 	allowanceRoutes{s}.add()
 	trailRoutes{s}.add()
 	e2bKeyRoutes{s}.add()
@@ -275,8 +281,9 @@ func health(s *Server, w http.ResponseWriter, path string) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// allowOrigins lets pages of any origin call. A request needs the key, which is in a header and
-// never in a cookie. So a page can do nothing in a visitor's name.
+// allowOrigins lets pages of any origin call with a key, which is in a header. A browser sends our
+// cookie along with no such request, and shows no answer to one that has it: that would need
+// Access-Control-Allow-Credentials. Package access refuses it besides.
 func allowOrigins(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Origin") == "" {
 		return

@@ -50,7 +50,11 @@ type maxTeamMetricBody struct {
 
 // teams answers with the only team: the project of the key. E2B's CLI wants to pick one.
 func (s teamRoutes) teams(w http.ResponseWriter, r *http.Request) error {
-	project := carrel.CallerOf(r.Context()).Project
+	c := carrel.CallerOf(r.Context())
+	if c.Person != "" {
+		return s.ownTeams(w, r)
+	}
+	project := c.Project
 	name := project
 	if project == carrel.DefaultProject {
 		name = "carrel"
@@ -59,6 +63,21 @@ func (s teamRoutes) teams(w http.ResponseWriter, r *http.Request) error {
 		TeamID: carrel.TeamID(project), Name: name, APIKey: s.opts.Callers.Shown(r),
 		IsDefault: true,
 	}})
+	return nil
+}
+
+// ownTeams answers a person with all its projects.
+func (s teamRoutes) ownTeams(w http.ResponseWriter, r *http.Request) error {
+	all, err := s.opts.People.Projects(r.Context())
+	if err != nil {
+		return err
+	}
+	out := []teamBody{}
+	for _, p := range all {
+		out = append(out, teamBody{TeamID: p.ID, Name: p.Name, APIKey: s.opts.Callers.Shown(r),
+			IsDefault: len(out) == 0})
+	}
+	writeJSON(w, http.StatusOK, out)
 	return nil
 }
 

@@ -107,6 +107,9 @@ type Assembly struct {
 	Webhooks access.Webhooks
 	// People are the projects and their keys, as each caller sees them.
 	People *access.People
+	// SignIns makes sessions of people, and Persons are the people as each caller sees them.
+	SignIns *access.SignIns
+	Persons *access.Persons
 	// Allowances are the quotas, ceilings and budgets, as each caller sees them.
 	Allowances *access.Allowances
 	// Snapshots keeps the content of snapshots.
@@ -328,6 +331,7 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 		Audits: a.audits(), Traces: a.traces(), SSHKeys: a.opts.SSHKeys, Nobody: a.opts.Nobody,
 		HostServices: a.opts.HostServices, Usage: a.usage(), Ceilings: a.directory.Ceilings})
 	a.Access, a.People = access, people(access, a.directory)
+	a.openSignIns()
 	if err := a.oversee(ctx); err != nil {
 		return err
 	}

@@ -46,6 +46,12 @@ func (n *neighbours) people(project string) carrel.People {
 	return n.as(project).(*client.Client).People()
 }
 
+// persons returns the people, as the daemon's own key sees them.
+func (n *neighbours) persons() carrel.Persons {
+	n.t.Helper()
+	return n.as("").(*client.Client).Persons()
+}
+
 // as returns a client for a project, with the daemon's own key.
 func (n *neighbours) as(project string) carrel.Service {
 	n.t.Helper()
@@ -122,11 +128,17 @@ func newNeighbours(t *testing.T) *neighbours {
 	must(err)
 	n.foreign, err = n.people("d").CreateKey(ctx, carrel.NewKey{Name: "key-of-d", Scope: carrel.ScopeAdmin})
 	must(err)
-	n.real = map[string]string{"hook": hook.ID, "box": string(n.box.ID), "asleep": string(n.asleep.ID), "gone": string(gone.ID),
+	person, err := n.persons().CreatePerson(ctx, carrel.NewPerson{Name: "person-of-a"})
+	must(err)
+	_, err = n.persons().SetMember(ctx, carrel.Member{Project: "a", Person: person.Name})
+	must(err)
+	_, err = n.persons().CreateOrganisation(ctx, "org-of-a")
+	must(err)
+	n.real = map[string]string{"person": person.Name, "org": "org-of-a", "hook": hook.ID, "box": string(n.box.ID), "asleep": string(n.asleep.ID), "gone": string(gone.ID),
 		"snap": string(sn.ID), "snapname": "moment-of-a", "tpl": tpl.ID, "tplname": "template-of-a",
 		"secret": secret.ID, "secretname": "secret-of-a", "sshkey": "key-of-a",
 		"apikey": key.ID, "apikeyname": key.Name, "token": token.ID}
-	n.never = map[string]string{"hook": "00000000-0000-8000-8000-000000000000", "box": string(carrel.NewID()), "asleep": string(carrel.NewID()), "gone": string(carrel.NewID()),
+	n.never = map[string]string{"person": "person-of-x", "org": "org-of-x", "hook": "00000000-0000-8000-8000-000000000000", "box": string(carrel.NewID()), "asleep": string(carrel.NewID()), "gone": string(carrel.NewID()),
 		"snap": string(carrel.NewSnapshotID()), "snapname": "moment-of-x", "tpl": string(carrel.NewID())[1:], "tplname": "template-of-x",
 		"secret": "sec_" + string(carrel.NewID())[1:], "secretname": "secret-of-x", "sshkey": "key-of-x",
 		"apikey": "00000000-0000-4000-8000-000000000001", "apikeyname": "made-for-x", "token": "00000000-0000-4000-8000-000000000002"}
@@ -314,6 +326,23 @@ var probes = []probe{
 	{"PUT /carrel/v1/budgets/{name}", "/carrel/v1/budgets/x", `{"project":"a","amount":1,"unit":"seconds"}`, 0},
 	{"GET /carrel/v1/budgets", "/carrel/v1/budgets", "", 200},
 	{"DELETE /carrel/v1/budgets/{name}", "/carrel/v1/budgets/x?project=a", "", 0},
+
+	{"GET /carrel/v1/whoami", "/carrel/v1/whoami", "", 200},
+	{"GET /carrel/v1/people", "/carrel/v1/people", "", 403},
+	{"POST /carrel/v1/people", "/carrel/v1/people", `{"name":"mine"}`, 403},
+	{"GET /carrel/v1/people/{person}", "/carrel/v1/people/{person}", "", 403},
+	{"PATCH /carrel/v1/people/{person}", "/carrel/v1/people/{person}", `{"disabled":true}`, 403},
+	{"DELETE /carrel/v1/people/{person}", "/carrel/v1/people/{person}", "", 403},
+	{"PUT /carrel/v1/people/{person}/password", "/carrel/v1/people/{person}/password", `{"new":"a long password"}`, 403},
+	{"GET /carrel/v1/members", "/carrel/v1/members?project=a", "", 0},
+	{"GET /carrel/v1/members", "/carrel/v1/members?organisation={org}", "", 403},
+	{"PUT /carrel/v1/members/{person}", "/carrel/v1/members/{person}", `{"project":"a"}`, 0},
+	{"PUT /carrel/v1/members/{person}", "/carrel/v1/members/{person}", `{}`, 200},
+	{"DELETE /carrel/v1/members/{person}", "/carrel/v1/members/{person}?project=a", "", 0},
+	{"GET /carrel/v1/organisations", "/carrel/v1/organisations", "", 403},
+	{"POST /carrel/v1/organisations", "/carrel/v1/organisations", `{"name":"mine"}`, 403},
+	{"PUT /carrel/v1/organisations/{name}", "/carrel/v1/organisations/{org}", `{"projects":["b"]}`, 403},
+	{"DELETE /carrel/v1/organisations/{name}", "/carrel/v1/organisations/{org}", "", 403},
 
 	{"GET /carrel/v1/version", "/carrel/v1/version", "", 200},
 	{"GET /carrel/v1/doctor", "/carrel/v1/doctor", "", 403},

@@ -261,7 +261,7 @@ func (d *Daemon) openDoors() {
 		Service: d.parts.Access, Callers: d.callers, Version: version.Version, Limits: d.cfg.Limits, MaxTimeout: d.cfg.MaxTimeout,
 		Snapshots: d.parts.Snapshots, Rekey: d.parts.Vault.Rekey, DefaultNetwork: d.network,
 		Builds: d.parts.Access,
-		People: d.parts.People, Allowances: d.parts.Allowances,
+		People: d.parts.People, Persons: d.parts.Persons, Allowances: d.parts.Allowances,
 		Teams:    access.Counts{Service: d.parts.Access},
 		Webhooks: d.parts.Webhooks,
 		Trails:   d.parts.Trails(), Journal: d.parts.Journal(),

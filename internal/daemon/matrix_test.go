@@ -46,7 +46,7 @@ var (
 		"GET /events/sandboxes", "GET /events/sandboxes/{id}", "GET /events/webhooks", "GET /events/webhooks/{webhook}",
 		"GET /carrel/v1/lifecycle-events", "GET /carrel/v1/webhooks", "GET /carrel/v1/webhooks/{webhook}",
 		"GET /carrel/v1/webhooks/{webhook}/deliveries", "GET /carrel/v1/usage", "GET /carrel/v1/quota", "GET /carrel/v1/quotas", "GET /carrel/v1/ceilings",
-		"GET /carrel/v1/budgets",
+		"GET /carrel/v1/budgets", "GET /carrel/v1/whoami",
 		"GET /carrel/v1/audit", "GET /carrel/v1/sandboxes/{id}/audit",
 		"/volumes", "/volumes/", "/volumecontent/",
 	}
@@ -64,6 +64,13 @@ var (
 		"PATCH /carrel/v1/keys/{key}": owns, "POST /carrel/v1/keys/{key}/rotate": owns, "DELETE /carrel/v1/keys/{key}": owns,
 		"PUT /carrel/v1/quota": owns, "PUT /carrel/v1/ceiling": owns, "PUT /carrel/v1/budgets/{name}": owns,
 		"DELETE /carrel/v1/budgets/{name}": owns,
+
+		"GET /carrel/v1/members": owns, "PUT /carrel/v1/members/{person}": owns, "DELETE /carrel/v1/members/{person}": owns,
+		"GET /carrel/v1/people": machine, "POST /carrel/v1/people": machine, "GET /carrel/v1/people/{person}": machine,
+		"PATCH /carrel/v1/people/{person}": machine, "DELETE /carrel/v1/people/{person}": machine,
+		"PUT /carrel/v1/people/{person}/password": machine,
+		"GET /carrel/v1/organisations":            machine, "POST /carrel/v1/organisations": machine,
+		"PUT /carrel/v1/organisations/{name}": machine, "DELETE /carrel/v1/organisations/{name}": machine,
 
 		"GET /carrel/v1/trail": owns, "GET /carrel/v1/trail/verify": machine,
 

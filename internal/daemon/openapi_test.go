@@ -118,6 +118,20 @@ var recorded = []struct {
 	{"PUT /carrel/v1/budgets/{name}", "/carrel/v1/budgets/all", `{"amount":1000000,"unit":"seconds"}`, 200},
 	{"GET /carrel/v1/budgets", "/carrel/v1/budgets", "", 200},
 	{"DELETE /carrel/v1/budgets/{name}", "/carrel/v1/budgets/all", "", 204},
+	{"GET /carrel/v1/whoami", "/carrel/v1/whoami", "", 200},
+	{"POST /carrel/v1/people", "/carrel/v1/people", `{"name":"zoe","email":"z@example.com"}`, 201},
+	{"GET /carrel/v1/people", "/carrel/v1/people", "", 200},
+	{"GET /carrel/v1/people/{person}", "/carrel/v1/people/zoe", "", 200},
+	{"PATCH /carrel/v1/people/{person}", "/carrel/v1/people/zoe", `{"disabled":true}`, 200},
+	{"PUT /carrel/v1/people/{person}/password", "/carrel/v1/people/zoe/password", `{"new":"a long password"}`, 200},
+	{"POST /carrel/v1/organisations", "/carrel/v1/organisations", `{"name":"acme"}`, 201},
+	{"GET /carrel/v1/organisations", "/carrel/v1/organisations", "", 200},
+	{"PUT /carrel/v1/organisations/{name}", "/carrel/v1/organisations/acme", `{"projects":["a"]}`, 200},
+	{"PUT /carrel/v1/members/{person}", "/carrel/v1/members/zoe", `{"organisation":"acme","role":"read"}`, 200},
+	{"GET /carrel/v1/members", "/carrel/v1/members?project=a", "", 200},
+	{"DELETE /carrel/v1/members/{person}", "/carrel/v1/members/zoe?organisation=acme", "", 204},
+	{"DELETE /carrel/v1/organisations/{name}", "/carrel/v1/organisations/acme", "", 204},
+	{"DELETE /carrel/v1/people/{person}", "/carrel/v1/people/zoe", "", 204},
 	{"POST /secrets", "/secrets", `{"name":"mine","value":"v","metadata":{"hosts":"example.com"}}`, 201},
 	{"GET /secrets", "/secrets", "", 200},
 	{"GET /secrets/{secretID}", "/secrets/mine", "", 200},
@@ -278,6 +292,8 @@ func TestDocumentIsTrue(t *testing.T) {
 func administrators(path string) bool {
 	return path == "/metrics" || slices.ContainsFunc([]string{"/doctor", "/pool", "/admission", "/v1/metrics", "/pprof", "/snapshot-store", "/rekey", "/unclaimed", "/v1/projects",
 		"/v1/quota", "/v1/ceiling", "/v1/budgets", "/trail/verify"},
+	return slices.ContainsFunc([]string{"/doctor", "/pool", "/admission", "/v1/metrics", "/pprof", "/snapshot-store", "/rekey", "/unclaimed", "/v1/projects",
+		"/v1/people", "/v1/members", "/v1/organisations", "/v1/quota", "/v1/ceiling", "/v1/budgets", "/trail/verify"},
 		func(part string) bool { return strings.Contains(path, part) })
 }
 

@@ -92,6 +92,7 @@ func (r *SnapshotRecord) UnmarshalJSON(raw []byte) error {
 // ProjectRecord is the stored data of one project.
 type ProjectRecord struct {
 	Project carrel.Project
+	Members []carrel.Member `json:",omitempty"`
 	Allowance
 	Budgets []BudgetRecord `json:",omitempty"`
 }
@@ -125,6 +126,47 @@ type KeyRecord struct {
 	Allowance
 }
 
+// PersonRecord is the stored data of one person.
+type PersonRecord struct {
+	Person carrel.Person
+	// Password is the Argon2id hash of the password, with its salt and costs; "" is none.
+	Password string `json:",omitempty"`
+	// Provider says that the person signs in at the identity provider. Issuer and Subject are how
+	// the provider knows the person; "" until the first sign-in. Groups are the provider's, as of
+	// the last sign-in, as far as they mean something here.
+	Provider        bool     `json:",omitempty"`
+	Issuer, Subject string   `json:",omitempty"`
+	Groups          []string `json:",omitempty"`
+}
+
+// OrganisationRecord is the stored data of one organisation.
+type OrganisationRecord struct {
+	Organisation carrel.Organisation
+	Members      []carrel.Member `json:",omitempty"`
+}
+
+// SessionKind says where the secret of a session may be shown.
+type SessionKind string
+
+// The kinds of sessions.
+const (
+	BrowserSession SessionKind = "browser" // in a cookie
+	TokenSession   SessionKind = "token"   // in a header, as a key
+)
+
+// SessionRecord is the stored data of one sign-in. Like a key's, its secret is not stored.
+type SessionRecord struct {
+	ID      string
+	Person  string // the person's ID
+	Kind    SessionKind
+	Label   string `json:",omitempty"`
+	Sum     [32]byte
+	Created time.Time
+	Used    time.Time
+	Expires time.Time
+	Idle    time.Duration `json:",omitempty"` // ends it when it is not used as long; 0 is never
+}
+
 // Change is a set of writes that happen together or not at all. They are made in the order of the
 // fields. So a record that one Change puts and deletes is gone. If it puts two records with one ID,
 // the later one stays.
@@ -141,6 +183,13 @@ type Change struct {
 	DeleteProjects []string // by name
 	PutKeys        []KeyRecord
 	DeleteKeys     []string // by ID
+
+	PutPeople           []PersonRecord
+	DeletePeople        []string // by ID
+	PutOrganisations    []OrganisationRecord
+	DeleteOrganisations []string // by name
+	PutSessions         []SessionRecord
+	DeleteSessions      []string // by ID
 
 	// DropUsage deletes pieces of usage, by ID, and PutUsage writes some.
 	DropUsage []string
@@ -185,6 +234,10 @@ type Store interface {
 	// Projects returns the records of all projects, and Keys those of all keys, oldest first.
 	Projects(ctx context.Context) ([]ProjectRecord, error)
 	Keys(ctx context.Context) ([]KeyRecord, error)
+	// People, Organisations and Sessions return all their records, oldest first.
+	People(ctx context.Context) ([]PersonRecord, error)
+	Organisations(ctx context.Context) ([]OrganisationRecord, error)
+	Sessions(ctx context.Context) ([]SessionRecord, error)
 
 	UsageStore
 

@@ -20,6 +20,8 @@ func identityOf(e Entry) string {
 	switch {
 	case e.Caller.KeyID != "":
 		return e.Caller.KeyID
+	case e.Caller.Person != "":
+		return e.Caller.Person
 	case e.Kind == carrel.TrailRefuse && e.Caller.Key == "":
 		return ""
 	}
@@ -28,7 +30,7 @@ func identityOf(e Entry) string {
 
 func recordOf(e Entry) carrel.TrailRecord {
 	c := e.Caller
-	return carrel.TrailRecord{Kind: e.Kind, Key: c.Key, KeyID: c.KeyID, Project: c.Project, Role: c.Role,
+	return carrel.TrailRecord{Kind: e.Kind, Key: c.Key, KeyID: c.KeyID, Person: c.Person, Project: c.Project, Role: c.Role,
 		From: e.From, Request: e.Request, Op: e.Op, Target: strings.Join(e.Targets, " "), Status: e.Status}
 }
 

@@ -29,7 +29,7 @@ const sigContext = "carrel audit trail 1\n"
 
 // bound cuts a record's texts.
 func bound(r carrel.TrailRecord) carrel.TrailRecord {
-	for _, s := range []*string{&r.Key, &r.KeyID, &r.Project, &r.From, &r.Request, &r.Op, &r.Text} {
+	for _, s := range []*string{&r.Key, &r.KeyID, &r.Person, &r.Project, &r.From, &r.Request, &r.Op, &r.Text} {
 		*s = clip(*s, maxText)
 	}
 	r.Role = carrel.Role(clip(string(r.Role), maxText))

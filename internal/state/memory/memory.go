@@ -32,6 +32,9 @@ type Store struct {
 	snapshots map[carrel.SnapshotID]row
 	projects  map[string]row
 	keys      map[string]row
+	persons   map[string]row
+	orgs      map[string]row
+	sessions  map[string]row
 	deleted   map[string]time.Time // tombstones, by ID
 	usage     map[string]piece
 	events    []event
@@ -60,6 +63,7 @@ type event struct {
 func Open() *Store {
 	return &Store{sandboxes: map[carrel.ID]row{}, snapshots: map[carrel.SnapshotID]row{},
 		projects: map[string]row{}, keys: map[string]row{},
+		persons: map[string]row{}, orgs: map[string]row{}, sessions: map[string]row{},
 		deleted: map[string]time.Time{}, usage: map[string]piece{}, of: map[carrel.ID][]event{}}
 }
 
@@ -90,7 +94,7 @@ func (s *Store) apply(ctx context.Context, op string, id carrel.ID, c state.Chan
 		}
 		snapshots = append(snapshots, row{string(r.Snapshot.ID), r.Snapshot.Created, body})
 	}
-	projects, keys, err := people(op, c)
+	who, err := people(op, c)
 	if err != nil {
 		return err
 	}
@@ -102,8 +106,11 @@ func (s *Store) apply(ctx context.Context, op string, id carrel.ID, c state.Chan
 		return err
 	}
 	defer s.mu.Unlock()
-	change(s.projects, projects, c.DeleteProjects)
-	change(s.keys, keys, c.DeleteKeys)
+	change(s.projects, who.projects, c.DeleteProjects)
+	change(s.keys, who.keys, c.DeleteKeys)
+	change(s.persons, who.persons, c.DeletePeople)
+	change(s.orgs, who.orgs, c.DeleteOrganisations)
+	change(s.sessions, who.sessions, c.DeleteSessions)
 	for _, r := range sandboxes {
 		s.sandboxes[carrel.ID(r.id)] = r
 		delete(s.deleted, r.id)
@@ -130,23 +137,34 @@ func (s *Store) apply(ctx context.Context, op string, id carrel.ID, c state.Chan
 	return nil
 }
 
-// people encodes a change's projects and keys.
-func people(op string, c state.Change) (projects, keys []row, err error) {
-	for _, r := range c.PutProjects {
-		body, err := json.Marshal(r)
-		if err != nil {
-			return nil, nil, internal(op, "", fmt.Errorf("project %s: %w", r.Project.Name, err))
+// peopleRows are the rows of a change that are about people and what they own.
+type peopleRows struct{ projects, keys, persons, orgs, sessions []row }
+
+// people encodes a change's projects, keys, people, organisations and sessions.
+func people(op string, c state.Change) (out peopleRows, err error) {
+	add := func(to *[]row, id string, created time.Time, record any) {
+		body, merr := json.Marshal(record)
+		if merr != nil && err == nil {
+			err = internal(op, "", fmt.Errorf("%s: %w", id, merr))
 		}
-		projects = append(projects, row{r.Project.Name, r.Project.Created, body})
+		*to = append(*to, row{id, created, body})
+	}
+	for _, r := range c.PutProjects {
+		add(&out.projects, r.Project.Name, r.Project.Created, r)
 	}
 	for _, r := range c.PutKeys {
-		body, err := json.Marshal(r)
-		if err != nil {
-			return nil, nil, internal(op, "", fmt.Errorf("key %s: %w", r.Key.ID, err))
-		}
-		keys = append(keys, row{r.Key.ID, r.Key.Created, body})
+		add(&out.keys, r.Key.ID, r.Key.Created, r)
 	}
-	return projects, keys, nil
+	for _, r := range c.PutPeople {
+		add(&out.persons, r.Person.ID, r.Person.Created, r)
+	}
+	for _, r := range c.PutOrganisations {
+		add(&out.orgs, r.Organisation.Name, r.Organisation.Created, r)
+	}
+	for _, r := range c.PutSessions {
+		add(&out.sessions, r.ID, r.Created, r)
+	}
+	return out, err
 }
 
 // change puts rows into a table and deletes others.
@@ -167,6 +185,24 @@ func (s *Store) Projects(ctx context.Context) ([]state.ProjectRecord, error) {
 // Keys implements state.Store.
 func (s *Store) Keys(ctx context.Context) ([]state.KeyRecord, error) {
 	return list[state.KeyRecord](ctx, s, "read keys", func() map[string]row { return s.keys })
+}
+
+// People implements state.Store.
+func (s *Store) People(ctx context.Context) ([]state.PersonRecord, error) {
+	return list[state.PersonRecord](ctx, s, "read people",
+		func() map[string]row { return s.persons })
+}
+
+// Organisations implements state.Store.
+func (s *Store) Organisations(ctx context.Context) ([]state.OrganisationRecord, error) {
+	return list[state.OrganisationRecord](ctx, s, "read organisations",
+		func() map[string]row { return s.orgs })
+}
+
+// Sessions implements state.Store.
+func (s *Store) Sessions(ctx context.Context) ([]state.SessionRecord, error) {
+	return list[state.SessionRecord](ctx, s, "read sessions",
+		func() map[string]row { return s.sessions })
 }
 
 // list decodes the rows of a table.
@@ -357,6 +393,7 @@ func (s *Store) Close() error {
 	defer s.mu.Unlock()
 	s.closed, s.sandboxes, s.snapshots, s.deleted, s.events, s.of = true, nil, nil, nil, nil, nil
 	s.projects, s.keys, s.usage = nil, nil, nil
+	s.persons, s.orgs, s.sessions = nil, nil, nil
 	return nil
 }
 

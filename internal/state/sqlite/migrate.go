@@ -66,6 +66,22 @@ var migrations = []string{
 		body  TEXT NOT NULL
 	);
 	CREATE INDEX usage_until ON usage (until, start);`,
+	// The records of people hold hashes of passwords, and those of sessions hashes of secrets.
+	`CREATE TABLE people (
+		id      TEXT PRIMARY KEY,
+		created INTEGER NOT NULL,
+		record  TEXT NOT NULL
+	) WITHOUT ROWID;
+	CREATE TABLE organisations (
+		name    TEXT PRIMARY KEY,
+		created INTEGER NOT NULL,
+		record  TEXT NOT NULL
+	) WITHOUT ROWID;
+	CREATE TABLE sessions (
+		id      TEXT PRIMARY KEY,
+		created INTEGER NOT NULL,
+		record  TEXT NOT NULL
+	) WITHOUT ROWID;`,
 }
 
 // migrate brings the file to the newest version. Each step is one transaction.

@@ -271,6 +271,32 @@ func (s *Store) Keys(ctx context.Context) ([]state.KeyRecord, error) {
 	return out, err
 }
 
+// People implements state.Store.
+func (s *Store) People(ctx context.Context) ([]state.PersonRecord, error) {
+	var out []state.PersonRecord
+	err := each(ctx, s.read, "read people", "SELECT 0, record FROM people ORDER BY created, id", nil,
+		func(_ int64, r state.PersonRecord) { out = append(out, r) })
+	return out, err
+}
+
+// Organisations implements state.Store.
+func (s *Store) Organisations(ctx context.Context) ([]state.OrganisationRecord, error) {
+	var out []state.OrganisationRecord
+	err := each(ctx, s.read, "read organisations",
+		"SELECT 0, record FROM organisations ORDER BY created, name", nil,
+		func(_ int64, r state.OrganisationRecord) { out = append(out, r) })
+	return out, err
+}
+
+// Sessions implements state.Store.
+func (s *Store) Sessions(ctx context.Context) ([]state.SessionRecord, error) {
+	var out []state.SessionRecord
+	err := each(ctx, s.read, "read sessions",
+		"SELECT 0, record FROM sessions ORDER BY created, id", nil,
+		func(_ int64, r state.SessionRecord) { out = append(out, r) })
+	return out, err
+}
+
 // Tombstones implements state.Store.
 func (s *Store) Tombstones(ctx context.Context) (state.Tombstones, error) {
 	const op = "read tombstones"

@@ -53,6 +53,24 @@ var tables = []*table{
 			var r state.KeyRecord
 			return decodeColumn(row[2], &r) && row[0] == r.Key.ID
 		}},
+	{name: "people", columns: []string{"id", "created", "record"},
+		put: opPutPerson, remove: opDeletePerson, inBase: true,
+		readable: func(row []any) bool {
+			var r state.PersonRecord
+			return decodeColumn(row[2], &r) && row[0] == r.Person.ID
+		}},
+	{name: "organisations", columns: []string{"name", "created", "record"},
+		put: opPutOrganisation, remove: opDeleteOrganisation, inBase: true,
+		readable: func(row []any) bool {
+			var r state.OrganisationRecord
+			return decodeColumn(row[2], &r) && row[0] == r.Organisation.Name
+		}},
+	{name: "sessions", columns: []string{"id", "created", "record"},
+		put: opPutSession, remove: opDeleteSession, inBase: true,
+		readable: func(row []any) bool {
+			var r state.SessionRecord
+			return decodeColumn(row[2], &r) && row[0] == r.ID
+		}},
 	{name: "tombstones", columns: []string{"id", "time"}, time: 1,
 		put: opTombstone, remove: opUnbury, trim: opTrimTombstones, inBase: true,
 		readable: func(row []any) bool {

@@ -24,6 +24,10 @@ const (
 	opDeleteProject  = "delete project"  // name
 	opPutKey         = "put key"         // id, created, record
 	opDeleteKey      = "delete key"      // id
+	opPutPerson      = "put person"      // id, created, record
+	opDeletePerson   = "delete person"   // id
+	opPutSession     = "put session"     // id, created, record
+	opDeleteSession  = "delete session"  // id
 	opEvent          = "event"           // time, sandbox, body; in the ledger also seq
 	opTrimEvents     = "trim events"     // time
 	opTombstone      = "tombstone"       // id, time
@@ -31,6 +35,9 @@ const (
 	opTrimTombstones = "trim tombstones" // time
 	opPutUsage       = "put usage"       // id, start, until, body
 	opDropUsage      = "drop usage"      // id
+
+	opPutOrganisation    = "put organisation"    // name, created, record
+	opDeleteOrganisation = "delete organisation" // name
 
 	// In the ledger's base only: the number of the newest event.
 	opFirstSequence = "first sequence"
@@ -50,7 +57,16 @@ var queries = map[string]string{
 	opDeleteProject: `DELETE FROM projects WHERE name = ?`,
 	opPutKey: `INSERT INTO keys (id, created, record) VALUES (?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET created = excluded.created, record = excluded.record`,
-	opDeleteKey:      `DELETE FROM keys WHERE id = ?`,
+	opDeleteKey: `DELETE FROM keys WHERE id = ?`,
+	opPutPerson: `INSERT INTO people (id, created, record) VALUES (?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET created = excluded.created, record = excluded.record`,
+	opDeletePerson: `DELETE FROM people WHERE id = ?`,
+	opPutOrganisation: `INSERT INTO organisations (name, created, record) VALUES (?, ?, ?)
+		ON CONFLICT (name) DO UPDATE SET created = excluded.created, record = excluded.record`,
+	opDeleteOrganisation: `DELETE FROM organisations WHERE name = ?`,
+	opPutSession: `INSERT INTO sessions (id, created, record) VALUES (?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET created = excluded.created, record = excluded.record`,
+	opDeleteSession:  `DELETE FROM sessions WHERE id = ?`,
 	opEvent:          `INSERT INTO events (time, sandbox, body) VALUES (?, ?, ?)`,
 	opTrimEvents:     `DELETE FROM events WHERE time < ?`,
 	opTombstone:      `INSERT INTO tombstones (id, time) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET time = excluded.time`,
@@ -144,7 +160,7 @@ func (s *Store) Apply(ctx context.Context, c state.Change) error {
 	return err
 }
 
-// putPeople lists the statements that write a change's projects and keys.
+// putPeople lists the statements that write a change's projects, keys and people.
 func putPeople(c state.Change) (list []statement, err error) {
 	put := func(op, id string, created time.Time, record any) error {
 		body, err := json.Marshal(record)
@@ -166,6 +182,30 @@ func putPeople(c state.Change) (list []statement, err error) {
 	}
 	for _, id := range c.DeleteKeys {
 		list = append(list, statement{opDeleteKey, []any{id}})
+	}
+	for _, r := range c.PutPeople {
+		if err := put(opPutPerson, r.Person.ID, r.Person.Created, r); err != nil {
+			return nil, fmt.Errorf("person %s: %w", r.Person.ID, err)
+		}
+	}
+	for _, r := range c.PutOrganisations {
+		if err := put(opPutOrganisation, r.Organisation.Name, r.Organisation.Created, r); err != nil {
+			return nil, fmt.Errorf("organisation %s: %w", r.Organisation.Name, err)
+		}
+	}
+	for _, r := range c.PutSessions {
+		if err := put(opPutSession, r.ID, r.Created, r); err != nil {
+			return nil, fmt.Errorf("session %s: %w", r.ID, err)
+		}
+	}
+	for _, gone := range []struct {
+		op   string
+		keys []string
+	}{{opDeletePerson, c.DeletePeople}, {opDeleteOrganisation, c.DeleteOrganisations},
+		{opDeleteSession, c.DeleteSessions}} {
+		for _, key := range gone.keys {
+			list = append(list, statement{gone.op, []any{key}})
+		}
 	}
 	return list, nil
 }

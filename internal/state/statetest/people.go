@@ -12,7 +12,65 @@ import (
 // ProjectRecord returns a project's record with every field set, for tests.
 func ProjectRecord(name string, created time.Time) state.ProjectRecord {
 	return state.ProjectRecord{Project: carrel.Project{Name: name, ID: carrel.TeamID(name), Created: created,
-		Default: true}}
+		Default: true}, Members: []carrel.Member{{Project: name, Person: "zoe@example.com",
+		Role: carrel.ScopeRead, Since: created, By: "api-key"}}}
+}
+
+// PersonRecord returns a person's record with every field set, for tests.
+func PersonRecord(id string, created time.Time) state.PersonRecord {
+	return state.PersonRecord{Person: carrel.Person{ID: id, Name: "zoe-" + id, Email: "z@example.com",
+		Created: created, CreatedBy: "api-key", LastSeen: created.Add(time.Minute),
+		Disabled: created.Add(time.Hour)}, Password: "$argon2id$", Provider: true,
+		Issuer: "https://example.com", Subject: "\"1\"", Groups: []string{"dev"}}
+}
+
+// OrganisationRecord returns an organisation's record with every field set, for tests.
+func OrganisationRecord(name string, created time.Time) state.OrganisationRecord {
+	return state.OrganisationRecord{Organisation: carrel.Organisation{Name: name,
+		Projects: []string{"a", "b"}, Created: created}, Members: []carrel.Member{{
+		Organisation: name, Person: "zoe", Role: carrel.ScopeAdmin, Since: created, By: "x"}}}
+}
+
+// SessionRecord returns a session's record with every field set, for tests.
+func SessionRecord(id string, created time.Time) state.SessionRecord {
+	return state.SessionRecord{ID: id, Person: "p", Kind: state.TokenSession, Label: "a laptop",
+		Sum: [32]byte{0, 7, 255}, Created: created, Used: created.Add(time.Second),
+		Expires: created.Add(time.Hour), Idle: time.Minute}
+}
+
+func peopleAndSessionsRoundTrip(t *testing.T, s state.Store) {
+	base := now()
+	var people []state.PersonRecord
+	var orgs []state.OrganisationRecord
+	var sessions []state.SessionRecord
+	for i, name := range []string{"b", "a", "c"} {
+		at := base.Add(time.Duration(i))
+		people, orgs = append(people, PersonRecord(name, at)), append(orgs, OrganisationRecord(name, at))
+		sessions = append(sessions, SessionRecord(name, at))
+	}
+	for _, i := range []int{2, 0, 1} {
+		ok(t, s.Apply(t.Context(), state.Change{PutPeople: people[i : i+1],
+			PutOrganisations: orgs[i : i+1], PutSessions: sessions[i : i+1]}))
+	}
+	check := func() {
+		t.Helper()
+		if got := must[[]state.PersonRecord](t)(s.People(t.Context())); !reflect.DeepEqual(got, people) {
+			t.Errorf("people %+v\nwant %+v", got, people)
+		}
+		if got := must[[]state.OrganisationRecord](t)(s.Organisations(t.Context())); !reflect.DeepEqual(got, orgs) {
+			t.Errorf("organisations %+v\nwant %+v", got, orgs)
+		}
+		if got := must[[]state.SessionRecord](t)(s.Sessions(t.Context())); !reflect.DeepEqual(got, sessions) {
+			t.Errorf("sessions %+v\nwant %+v", got, sessions)
+		}
+	}
+	check()
+	people[1].Person.Disabled, orgs[1].Organisation.Projects = time.Time{}, []string{}
+	ok(t, s.Apply(t.Context(), state.Change{PutPeople: people[1:2], PutOrganisations: orgs[1:2],
+		DeletePeople: []string{"c", "never"}, DeleteOrganisations: []string{"c"},
+		DeleteSessions: []string{"b", "c"}}))
+	people, orgs, sessions = people[:2], orgs[:2], sessions[1:2]
+	check()
 }
 
 // KeyRecord returns a key's record with every field set, for tests.

@@ -46,6 +46,7 @@ func Run(t *testing.T, open func(t *testing.T) state.Store) {
 		"changes are seen whole":   changesAreSeenWhole,
 		"tombstones stay":          tombstonesStay,
 		"people round trip":        peopleRoundTrip,
+		"people and sessions":      peopleAndSessionsRoundTrip,
 		"people in one change":     peopleInOneChange,
 
 		"usage round trip":   usageRoundTrip,

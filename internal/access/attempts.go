@@ -1,0 +1,82 @@
+package access
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// maxAttempts bounds the names and networks whose attempts are counted separately.
+const maxAttempts = 8192
+
+// attempts bounds how often somebody tries: a number at once, and then one in a time. Once too many
+// are counted, new ones share a count. So nobody escapes by using many names.
+type attempts struct {
+	burst int
+	every time.Duration
+
+	mu sync.Mutex
+	of map[string]*rate.Limiter
+}
+
+func newAttempts(burst int, every time.Duration) *attempts {
+	return &attempts{burst: burst, every: every, of: map[string]*rate.Limiter{}}
+}
+
+// take counts an attempt. If it is one too many, it returns how long to wait.
+func (a *attempts) take(who string) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	l := a.of[who]
+	if l == nil && len(a.of) >= maxAttempts {
+		for name, other := range a.of {
+			if other.TokensAt(now) >= float64(a.burst) {
+				delete(a.of, name)
+			}
+		}
+		if len(a.of) >= maxAttempts {
+			who = ""
+			l = a.of[who]
+		}
+	}
+	if l == nil {
+		l = rate.NewLimiter(rate.Every(a.every), a.burst)
+		a.of[who] = l
+	}
+	r := l.ReserveN(now, 1)
+	wait := r.DelayFrom(now)
+	if wait > 0 {
+		r.CancelAt(now)
+	}
+	return wait
+}
+
+// forget gives a name all attempts back, after a success.
+func (a *attempts) forget(who string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.of, who)
+}
+
+// network returns what of an address is counted: an IPv4 address, or the half of an IPv6 address
+// that one customer gets.
+func network(from string) string {
+	addr, err := netip.ParseAddr(from)
+	if err != nil {
+		ap, err := netip.ParseAddrPort(from)
+		if err != nil {
+			return from
+		}
+		addr = ap.Addr()
+	}
+	addr = addr.Unmap()
+	if addr.Is6() {
+		if p, err := addr.Prefix(64); err == nil {
+			return p.String()
+		}
+	}
+	return addr.String()
+}
