@@ -28,7 +28,7 @@ var floors = []struct {
 	{1, []string{
 		"internal/cleanup", "internal/accept", "internal/atomicfile", "internal/reexec", "internal/keeper",
 		"internal/version", "internal/testenv", "internal/datadir", "internal/linux",
-		"internal/failpoint", "internal/pki", "internal/password",
+		"internal/failpoint", "internal/pki", "internal/password", "internal/attempts",
 		"internal/refusal", "internal/gitdir", "internal/pool", "internal/admission", "internal/trace", "internal/rest", "internal/notices", "internal/openapi",
 		"internal/reserve", "internal/shortage", "internal/readiness", "internal/quota", "internal/request", "internal/metrics",
 	}},
@@ -46,12 +46,12 @@ var floors = []struct {
 		"internal/state/sqlite", "internal/state/memory",
 		"internal/snapshot/disk", "internal/snapshot/apart", "internal/snapshot/s3",
 		"internal/snapshot/store",
-		"internal/vault", "internal/identity", "internal/audit", "internal/certs",
+		"internal/vault", "internal/identity", "internal/provider", "internal/audit", "internal/certs",
 		"internal/build/dockerfile", "internal/build/buildcontext", "internal/catalog",
 		"internal/image/debian",
 	}},
 	{4, []string{"internal/service", "internal/access", "internal/build", "internal/ledger"}},
-	{5, []string{"internal/api", "internal/gateway", "internal/hostdoor", "internal/sshdoor", "internal/dashboard", "client"}},
+	{5, []string{"internal/api", "internal/signin", "internal/gateway", "internal/hostdoor", "internal/sshdoor", "internal/dashboard", "client"}},
 	{6, []string{"internal/assembly", "internal/backup", "internal/run", "internal/config", "internal/daemon", "internal/cli", "cmd", "local", "carreltest", "internal/bench", "bench", "test", "internal/tools"}},
 }
 
@@ -96,6 +96,7 @@ var confined = map[string][]string{
 	"github.com/coreos/go-systemd":           {"internal/daemon"},
 	"github.com/spf13/cobra":                 {"internal/cli", "internal/tools/manpages"},
 	"github.com/caddyserver/certmagic":       {"internal/certs"},
+	"golang.org/x/oauth2":                    {"internal/provider", "internal/cli"},
 	"golang.org/x/crypto/ssh":                {"internal/sshdoor", "internal/cli"},
 	"github.com/pkg/sftp":                    {"internal/sshdoor"},
 	"github.com/moby/buildkit":               {"internal/build"},

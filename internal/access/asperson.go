@@ -83,35 +83,40 @@ func noMember(field, project string) error {
 		Hint: "'carrel whoami' tells your projects"}
 }
 
-// SessionOf returns the secret of the browser's session that a request shows; "" for none.
-func SessionOf(r *http.Request) string {
-	// With TLS only the name counts that no other host can set.
-	for _, name := range []string{cookieTLS, cookiePlain} {
-		if name == cookiePlain && r.TLS != nil {
-			break
-		}
-		if c, err := r.Cookie(name); err == nil && c.Value != "" {
-			return c.Value
-		}
+// SecureCookies says whether browsers reach the daemon over TLS, also where something else than the
+// daemon ends it. Then only the cookie counts that no other host can set.
+func (a *Authenticator) SecureCookies(yes bool) { a.secure.Store(yes) }
+
+// cookieName returns the name of the cookie for a request.
+func (a *Authenticator) cookieName(r *http.Request) string {
+	if r.TLS != nil || a.secure.Load() {
+		return cookieTLS
 	}
-	return ""
+	return cookiePlain
+}
+
+// SessionOf returns the secret of the browser's session that a request shows; "" for none.
+func (a *Authenticator) SessionOf(r *http.Request) string {
+	c, err := r.Cookie(a.cookieName(r))
+	if err != nil {
+		return ""
+	}
+	return c.Value
 }
 
 // SessionCookie returns the cookie with which a browser keeps a session's secret. With a secret of
 // "" the browser forgets it.
-func SessionCookie(secret string, secure bool) *http.Cookie {
-	c := &http.Cookie{Name: cookiePlain, Value: secret, Path: "/", HttpOnly: true, Secure: secure,
+func (a *Authenticator) SessionCookie(secret string, r *http.Request) *http.Cookie {
+	c := &http.Cookie{Name: a.cookieName(r), Value: secret, Path: "/", HttpOnly: true,
 		SameSite: http.SameSiteLaxMode}
-	if secure {
-		c.Name = cookieTLS
-	}
+	c.Secure = c.Name == cookieTLS
 	if secret == "" {
 		c.MaxAge = -1
 	}
 	return c
 }
 
-// sameSite refuses requests that a page of another host sent. A sandbox's page is one: its host is
+// sameOrigin refuses requests that a page of another host sent. A sandbox's page is one: its host is
 // below the daemon's, so that SameSite does not keep the cookie back.
 var sameOrigin = http.NewCrossOriginProtection()
 
@@ -119,7 +124,7 @@ var sameOrigin = http.NewCrossOriginProtection()
 // page of another origin can do nothing with it, not even read. What changes something must also
 // carry the session's form token.
 func (a *Authenticator) byCookie(r *http.Request) (_ carrel.Caller, _ proof, shown bool, err error) {
-	secret, d := SessionOf(r), a.directory.Load()
+	secret, d := a.SessionOf(r), a.directory.Load()
 	if secret == "" || d == nil {
 		return carrel.Caller{}, proof{}, false, nil
 	}

@@ -47,6 +47,7 @@ type Authenticator struct {
 	// secret is kept. See [Directory] for why a map of hashes may be used.
 	own       map[[sha256.Size]byte]carrel.Caller
 	directory atomic.Pointer[Directory]
+	secure    atomic.Bool // see SecureCookies
 }
 
 // NewAuthenticator returns an Authenticator that knows these keys. A key without a secret opens

@@ -5,11 +5,13 @@
 //
 // An [Authenticator] makes a [carrel.Caller] from the credentials at a door: an API key, an SSH
 // key, a visit to a sandbox's port, a request from inside a sandbox. It is the only code that reads
-// X-API-KEY, Authorization and Carrel-Tenant. The door puts the caller in the context.
+// X-API-KEY, Authorization, Carrel-Tenant and the cookie of a session. The door puts the caller in
+// the context.
 //
 // The Authenticator knows the keys that it was made with, and those of a [Directory], which keeps
-// projects and keys as records. [People] manages them. A request's context ends with the key that
-// opened it.
+// projects, keys, people and their sessions as records. [People] and [Persons] manage them, and
+// [SignIns] makes sessions. A request's context ends with the key that opened it, and with the
+// session and the right of a person.
 //
 // # What is seen
 //

@@ -241,16 +241,16 @@ func TestSessionsEnd(t *testing.T) {
 		cookie := begin()
 		_, err := w.arrive(t, cookie, "web")
 		kind(t, "a cookie's secret as a key", err, carrel.Unauthenticated)
-		if _, ok := w.sign.Who(token); ok {
+		if _, _, ok := w.sign.Who(token); ok {
 			t.Error("a token opens the pages")
 		}
 		ctx := must[context.Context](t)(w.arrive(t, token, "web"))
 		time.Sleep(defaultIdle - time.Minute)
-		if _, ok := w.sign.Who(cookie); !ok {
+		if _, _, ok := w.sign.Who(cookie); !ok {
 			t.Error("a used session ended")
 		}
 		time.Sleep(defaultIdle + time.Minute)
-		if _, ok := w.sign.Who(cookie); ok {
+		if _, _, ok := w.sign.Who(cookie); ok {
 			t.Error("an unused session goes on")
 		}
 		cookie = begin()
@@ -258,7 +258,7 @@ func TestSessionsEnd(t *testing.T) {
 			time.Sleep(defaultBrowser / 20)
 			w.sign.Who(cookie)
 		}
-		if _, ok := w.sign.Who(cookie); ok {
+		if _, _, ok := w.sign.Who(cookie); ok {
 			t.Error("a session that is used never ends")
 		}
 		if ctx.Err() != nil {
@@ -336,7 +336,8 @@ func TestCookie(t *testing.T) {
 	}
 	for secure, want := range map[bool]string{true: cookieTLS + "=v; Path=/; HttpOnly; Secure; SameSite=Lax",
 		false: cookiePlain + "=v; Path=/; HttpOnly; SameSite=Lax"} {
-		if got := SessionCookie("v", secure).String(); got != want {
+		w.SecureCookies(secure)
+		if got := w.SessionCookie("v", httptest.NewRequest("GET", "/", nil)).String(); got != want {
 			t.Errorf("cookie %q", got)
 		}
 	}
@@ -382,9 +383,12 @@ func TestProvided(t *testing.T) {
 	const issuer = "https://example.com"
 	local := must[carrel.IssuedPerson](t)(w.persons.CreatePerson(w.admin, carrel.NewPerson{Name: "local@example.com"}))
 	made := must[carrel.IssuedPerson](t)(w.persons.CreatePerson(w.admin, carrel.NewPerson{Name: "made@example.com", Provider: true}))
+	type Identity struct {
+		Subject, Email string
+		Groups         []string
+	}
 	in := func(id Identity) (string, error) {
-		id.Issuer = issuer
-		return w.sign.Provided(t.Context(), id)
+		return w.sign.Provided(t.Context(), issuer, id.Subject, id.Email, id.Groups)
 	}
 	people := len(w.shelf.people)
 	_, err := in(Identity{Subject: "1", Email: "stranger@example.com"})
@@ -424,5 +428,27 @@ func TestProvided(t *testing.T) {
 	kind(t, "a disabled person", err, carrel.Forbidden)
 	if errors.Is(err, errPassword) || local.ID == made.ID {
 		t.Error(err)
+	}
+}
+
+// TestTimeOfNobody compares the time for a wrong password with that for a name that nobody has. The
+// least of some times counts, because other work on the machine only adds to one.
+func TestTimeOfNobody(t *testing.T) {
+	w := settle(t, newShelf())
+	must[carrel.IssuedPerson](t)(w.persons.CreatePerson(w.admin, carrel.NewPerson{Name: "kim"}))
+	least := func(name string) time.Duration {
+		best := time.Hour
+		for range 6 {
+			began := time.Now()
+			if _, err := w.sign.Password(t.Context(), name, "wrong"); carrel.KindOf(err) != carrel.Unauthenticated {
+				t.Fatal(err)
+			}
+			best = min(best, time.Since(began))
+		}
+		return best
+	}
+	known, unknown := least("kim"), least("nobody")
+	if known > 4*unknown || unknown > 4*known {
+		t.Errorf("a wrong password takes %v, and a wrong name %v", known, unknown)
 	}
 }

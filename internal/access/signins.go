@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/attempts"
 	"github.com/carrel-dev/carrel/internal/password"
 	"github.com/carrel-dev/carrel/internal/request"
 	"github.com/carrel-dev/carrel/internal/state"
@@ -39,8 +40,8 @@ const (
 type SignIns struct {
 	dir    *Directory
 	hasher *password.Hasher
-	names  *attempts
-	from   *attempts
+	names  *attempts.Counter
+	from   *attempts.Counter
 	life   Lifetimes
 }
 
@@ -56,8 +57,11 @@ func NewSignIns(d *Directory, life Lifetimes) *SignIns {
 		life.Token = defaultToken
 	}
 	return &SignIns{dir: d, hasher: password.New(), life: life,
-		names: newAttempts(10, time.Minute), from: newAttempts(50, 2*time.Second)}
+		names: attempts.New(10, time.Minute), from: attempts.New(50, 2*time.Second)}
 }
+
+// UseGroups says what groups of the identity provider may do.
+func (s *SignIns) UseGroups(groups []GroupRole) { s.dir.UseGroups(groups) }
 
 // busy makes a public error of what kept a hash from being computed.
 func (s *SignIns) busy(op string, err error) error {
@@ -76,9 +80,9 @@ var errPassword = errors.New("the name or the password is wrong")
 // verify checks the password of a name. It takes as long for a name that nobody has, and refuses too
 // many attempts for both alike. Errors: Unauthenticated, Exhausted, Unavailable.
 func (s *SignIns) verify(ctx context.Context, op, name, given string) error {
-	wait := s.names.take(name)
+	wait := s.names.Take(name)
 	if info := request.Of(ctx); info != nil {
-		wait = max(wait, s.from.take(network(info.From)))
+		wait = max(wait, s.from.Take(attempts.Network(info.From)))
 	}
 	if wait > 0 {
 		return &carrel.Error{Op: op, Kind: carrel.Exhausted, Field: "name",
@@ -103,7 +107,7 @@ func (s *SignIns) verify(ctx context.Context, op, name, given string) error {
 	if !ok {
 		return &carrel.Error{Op: op, Kind: carrel.Unauthenticated, Err: errPassword}
 	}
-	s.names.forget(name)
+	s.names.Forget(name)
 	return nil
 }
 
@@ -126,32 +130,25 @@ func (s *SignIns) Password(ctx context.Context, name, given string) (person stri
 	return "", &carrel.Error{Op: op, Kind: carrel.Unauthenticated, Err: errPassword}
 }
 
-// Identity is what an identity provider says about a person.
-type Identity struct {
-	Issuer, Subject string
-	// Email is "" unless the provider has verified it.
-	Email  string
-	Groups []string
-}
-
 // Provided returns the person whom the identity provider names. A person is known by issuer and
 // subject. The first time, a verified email address finds a person that was made for it, or makes
 // one if a member or a group has that right. Errors: Forbidden, Unavailable.
-func (s *SignIns) Provided(ctx context.Context, id Identity) (person string, err error) {
+func (s *SignIns) Provided(ctx context.Context, issuer, subject, email string, in []string) (person string, err error) {
 	const op = "sign in"
+	id := identity{issuer, subject, email}
 	d := s.dir
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	groups := []string{}
 	for _, g := range d.roll.groups { // others mean nothing here, and may be many
-		if slices.Contains(id.Groups, g.Group) && !slices.Contains(groups, g.Group) {
+		if slices.Contains(in, g.Group) && !slices.Contains(groups, g.Group) {
 			groups = append(groups, g.Group)
 		}
 	}
 	slices.Sort(groups)
 	for _, live := range d.roll.people {
 		rec := *live.rec.Load()
-		if rec.Issuer != id.Issuer || rec.Subject != id.Subject || rec.Subject == "" {
+		if rec.Issuer != id.issuer || rec.Subject != id.subject || rec.Subject == "" {
 			continue
 		}
 		if !rec.Person.Disabled.IsZero() {
@@ -166,15 +163,18 @@ func (s *SignIns) Provided(ctx context.Context, id Identity) (person string, err
 	return s.firstSignInLocked(ctx, op, id, groups)
 }
 
+// identity is how an identity provider knows a person. email is "" unless it has verified it.
+type identity struct{ issuer, subject, email string }
+
 func disabled(op string) error {
 	return &carrel.Error{Op: op, Kind: carrel.Forbidden, Err: errors.New("this person is disabled"),
 		Hint: "ask an administrator of the machine"}
 }
 
 // firstSignInLocked binds a person to the provider's subject.
-func (s *SignIns) firstSignInLocked(ctx context.Context, op string, id Identity, groups []string) (string, error) {
+func (s *SignIns) firstSignInLocked(ctx context.Context, op string, id identity, groups []string) (string, error) {
 	d := s.dir
-	name, err := carrel.PersonName(id.Email)
+	name, err := carrel.PersonName(id.email)
 	if err != nil {
 		name = ""
 	}
@@ -190,7 +190,7 @@ func (s *SignIns) firstSignInLocked(ctx context.Context, op string, id Identity,
 		case !rec.Person.Disabled.IsZero():
 			return "", disabled(op)
 		}
-		rec.Issuer, rec.Subject, rec.Groups = id.Issuer, id.Subject, groups
+		rec.Issuer, rec.Subject, rec.Groups = id.issuer, id.subject, groups
 		return rec.Person.ID, d.applyLocked(ctx, state.Change{PutPeople: []state.PersonRecord{rec}})
 	}
 	if len(groups) == 0 && (name == "" || len(d.scopesLocked()[name]) == 0) {
@@ -199,10 +199,10 @@ func (s *SignIns) firstSignInLocked(ctx context.Context, op string, id Identity,
 			Hint: "ask an administrator of a project: carrel member add YOUR-ADDRESS"}
 	}
 	if name == "" {
-		sum := sha256.Sum256([]byte(id.Issuer + "\x00" + id.Subject))
+		sum := sha256.Sum256([]byte(id.issuer + "\x00" + id.subject))
 		name = fmt.Sprintf("provider-%x", sum[:8])
 	}
-	rec := state.PersonRecord{Provider: true, Issuer: id.Issuer, Subject: id.Subject, Groups: groups,
+	rec := state.PersonRecord{Provider: true, Issuer: id.issuer, Subject: id.subject, Groups: groups,
 		Person: carrel.Person{ID: newUUID(), Name: name, Created: time.Now().UTC()}}
 	if strings.Contains(name, "@") {
 		rec.Person.Email = name
@@ -257,14 +257,14 @@ func (s *SignIns) End(ctx context.Context, secret string) error {
 	return d.applyLocked(ctx, state.Change{DeleteSessions: []string{live.rec.Load().ID}})
 }
 
-// Who returns the person of a browser's session that works.
-func (s *SignIns) Who(secret string) (person carrel.Person, ok bool) {
+// Who returns the person of a browser's session that works, and the session's ID.
+func (s *SignIns) Who(secret string) (person carrel.Person, session string, ok bool) {
 	live := s.dir.session(secret, state.BrowserSession)
 	if now := time.Now(); live != nil && live.fault(now) == nil {
 		live.touch(now)
-		return live.person.now(), true
+		return live.person.now(), live.rec.Load().ID, true
 	}
-	return carrel.Person{}, false
+	return carrel.Person{}, "", false
 }
 
 // FormToken returns the text that a page of a session must send along with what it changes. Another

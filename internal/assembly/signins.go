@@ -4,6 +4,8 @@ import "github.com/carrel-dev/carrel/internal/access"
 
 // openSignIns opens the people and their sessions.
 func (a *Assembly) openSignIns() {
-	a.SignIns = access.NewSignIns(a.directory, access.Lifetimes{})
+	s := a.cfg.SignIn
+	a.SignIns = access.NewSignIns(a.directory,
+		access.Lifetimes{Browser: s.Browser, Idle: s.Idle, Token: s.Token})
 	a.Persons = access.NewPersons(a.People, a.SignIns)
 }

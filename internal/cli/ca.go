@@ -49,6 +49,14 @@ func (a *app) caCommand() *cobra.Command {
 
 // trust makes a client also trust the local daemon's authority, if the daemon has one.
 func trust(dataDir string) []client.Option {
+	if roots := trustedRoots(dataDir); roots != nil {
+		return []client.Option{client.WithTLSConfig(roots)}
+	}
+	return nil
+}
+
+// trustedRoots is how certificates are checked; nil is as usual.
+func trustedRoots(dataDir string) *tls.Config {
 	raw, err := os.ReadFile(authority(dataDir))
 	if err != nil {
 		return nil
@@ -60,5 +68,5 @@ func trust(dataDir string) []client.Option {
 	if !pool.AppendCertsFromPEM(raw) {
 		return nil
 	}
-	return []client.Option{client.WithTLSConfig(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})}
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 }

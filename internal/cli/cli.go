@@ -89,7 +89,7 @@ func (a *app) root() *cobra.Command {
 		templateCommands{a}.templateCommand(), buildCommands{a}.buildCommand(), a.portForwardCommand(),
 		urlCommand(a), sshCommands{a}.sshCommand(), sshCommands{a}.sshProxyCommand(),
 		sshCommands{a}.sshKeyCommand(), a.caCommand(), secretCommands{a}.secretCommand(), webhookCommands{a}.webhookCommand(),
-		personCommands{a}.personCommand(), personCommands{a}.memberCommand(), personCommands{a}.orgCommand(), personCommands{a}.whoAmICommand(),
+		personCommands{a}.personCommand(), personCommands{a}.memberCommand(), personCommands{a}.orgCommand(), personCommands{a}.whoAmICommand(), loginCommands{a}.loginCommand(), loginCommands{a}.logoutCommand(),
 		peopleCommands{a}.keyCommand(), peopleCommands{a}.projectCommand(), allowanceCommands{a}.quotaCommand(), allowanceCommands{a}.ceilingCommand(), allowanceCommands{a}.budgetCommand(),
 		policyCommands{a}.policyCommand(), a.benchCommand(), openapiCommand(a), a.licensesCommand(),
 		a.versionCommand(),

@@ -9,17 +9,23 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/client"
 	"github.com/carrel-dev/carrel/internal/config"
 )
 
-// connect returns the service that the flags, the environment or the local daemon's files name, in
-// this order.
+// connect returns the service that the flags, the environment, a login or the local daemon's files
+// name, in this order.
 func (a *app) connect(context.Context) (carrel.Service, error) {
 	key, dir := first(a.key, os.Getenv("CARREL_API_KEY")), a.dataDirectory()
 	opts := append(trust(dir), client.WithProject(first(a.project, os.Getenv("CARREL_PROJECT"))))
+	if l, ok, err := a.loggedIn(time.Now()); err != nil {
+		return nil, err
+	} else if ok {
+		return client.New(l.URL, l.Token, opts...)
+	}
 	url, err := daemonURL(a)
 	if err != nil {
 		return nil, err
@@ -39,6 +45,9 @@ func (a *app) connect(context.Context) (carrel.Service, error) {
 func daemonURL(a *app) (string, error) {
 	if url := first(a.url, os.Getenv("CARREL_URL")); url != "" {
 		return url, nil
+	}
+	if l, ok, err := a.loggedIn(time.Now()); err == nil && ok {
+		return l.URL, nil
 	}
 	return localDaemon(a.dataDirectory())
 }

@@ -111,6 +111,8 @@ type Config struct {
 	Registries Registries
 	// Trail has the settings for the audit trail of what callers did.
 	Trail Trail
+	// SignIn has the settings for people who sign in.
+	SignIn SignIn
 	// Wire has the settings for traffic out of sandboxes.
 	Wire Wire
 	// Ingress has the settings for traffic in.
@@ -148,6 +150,7 @@ func Default() Config {
 		Registries:            Registries{LayerCache: 4 << 30},
 		Wire:                  defaultWire,
 		Trail:                 defaultTrail,
+		SignIn:                defaultSignIn,
 		LogFormat:             "text",
 		LogLevel:              "info",
 	}

@@ -50,6 +50,7 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	c.registryFlags(f)
 	c.wireFlags(f)
 	c.trailFlags(f)
+	c.signInFlags(f)
 }
 
 // ingressFlags adds the flags for traffic in.

@@ -53,7 +53,12 @@ func DefaultFile(uid int, getenv func(string) string) string {
 	if uid == 0 {
 		return "/etc/carrel/carrel.yaml"
 	}
-	return filepath.Join(userDir(getenv, "XDG_CONFIG_HOME", ".config"), "carrel.yaml")
+	return filepath.Join(UserConfig(getenv), "carrel.yaml")
+}
+
+// UserConfig returns the directory of a user's own settings.
+func UserConfig(getenv func(string) string) string {
+	return userDir(getenv, "XDG_CONFIG_HOME", ".config")
 }
 
 // Load sets the settings that the command line did not give. Each comes from the environment, else

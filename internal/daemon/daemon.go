@@ -25,6 +25,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/reexec"
 	"github.com/carrel-dev/carrel/internal/request"
 	"github.com/carrel-dev/carrel/internal/reserve"
+	"github.com/carrel-dev/carrel/internal/signin"
 	"github.com/carrel-dev/carrel/internal/sshdoor"
 	"github.com/carrel-dev/carrel/internal/trace"
 	"github.com/carrel-dev/carrel/internal/version"
@@ -72,7 +73,8 @@ type Daemon struct {
 	figures  figures
 	issuer   *identity.Issuer
 	callers  *access.Authenticator
-	certs    certs.Source // nil without TLS
+	provider signin.Provider // nil for none
+	certs    certs.Source    // nil without TLS
 	reserve  *reserve.Reserve
 
 	sshKeys     *sshdoor.Keys
@@ -136,6 +138,9 @@ func New(ctx context.Context, cfg config.Config, opts Options) (_ *Daemon, err e
 	d.undo.Add(func() { _ = lock.Close() })
 	d.reserve = reserve.Open(cfg.DataDir, d.log)
 	if d.key, d.firstRun, err = apiKey(cfg.DataDir); err != nil {
+		return nil, err
+	}
+	if d.provider, err = openProvider(cfg.SignIn); err != nil {
 		return nil, err
 	}
 	d.callers = access.NewAuthenticator(append([]access.Key{{Name: "api-key", Secret: d.key, Role: carrel.RoleAdmin}}, opts.Keys...)...)
@@ -270,7 +275,7 @@ func (d *Daemon) openDoors() {
 		Doctor:    d.doctor,
 		Ready:     d.ready.Load, Done: d.stopping, Log: d.log,
 	})
-	d.server = newServer(request.Wrap(gw.Wrap(d.publish(control))), d.log)
+	d.server = newServer(request.Wrap(gw.Wrap(d.publish(d.signIns(control)))), d.log)
 }
 
 // URL is where clients on this machine reach the daemon.

@@ -149,6 +149,8 @@ func (n *neighbours) intruders() []intruder {
 		in("a key in the tenant's header", "Carrel-Tenant", good),
 		in("a key in a cookie", "Cookie", "X-API-KEY="+good),
 		{name: "a key in the query", query: "api_key=" + good + "&X-API-KEY=" + good},
+		in("an unknown session", "Cookie", "carrel_session="+strings.Repeat("A", 43)),
+		in("a key in the session's cookie", "Cookie", "carrel_session="+good+"; __Host-carrel="+good),
 		in("a sandbox's token as a key", "X-Api-Key", n.box.AccessToken),
 		in("a sandbox's token as a bearer", "Authorization", "Bearer "+n.box.AccessToken),
 		in("a sandbox's token in its header", "X-Access-Token", n.box.AccessToken),

@@ -1,4 +1,5 @@
-package access
+// Package attempts bounds how often somebody tries something.
+package attempts
 
 import (
 	"net/netip"
@@ -11,9 +12,10 @@ import (
 // maxAttempts bounds the names and networks whose attempts are counted separately.
 const maxAttempts = 8192
 
-// attempts bounds how often somebody tries: a number at once, and then one in a time. Once too many
-// are counted, new ones share a count. So nobody escapes by using many names.
-type attempts struct {
+// Counter bounds how often somebody tries: a number at once, and then one in a time. Once too many
+// are counted, new ones share a count. So nobody escapes by using many names. It is safe for
+// concurrent use.
+type Counter struct {
 	burst int
 	every time.Duration
 
@@ -21,12 +23,13 @@ type attempts struct {
 	of map[string]*rate.Limiter
 }
 
-func newAttempts(burst int, every time.Duration) *attempts {
-	return &attempts{burst: burst, every: every, of: map[string]*rate.Limiter{}}
+// New returns a Counter that allows burst attempts at once, and then one each time.
+func New(burst int, every time.Duration) *Counter {
+	return &Counter{burst: burst, every: every, of: map[string]*rate.Limiter{}}
 }
 
-// take counts an attempt. If it is one too many, it returns how long to wait.
-func (a *attempts) take(who string) time.Duration {
+// Take counts an attempt. If it is one too many, it returns how long to wait.
+func (a *Counter) Take(who string) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
@@ -54,16 +57,16 @@ func (a *attempts) take(who string) time.Duration {
 	return wait
 }
 
-// forget gives a name all attempts back, after a success.
-func (a *attempts) forget(who string) {
+// Forget gives a name all attempts back, after a success.
+func (a *Counter) Forget(who string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.of, who)
 }
 
-// network returns what of an address is counted: an IPv4 address, or the half of an IPv6 address
+// Network returns what of an address is counted: an IPv4 address, or the half of an IPv6 address
 // that one customer gets.
-func network(from string) string {
+func Network(from string) string {
 	addr, err := netip.ParseAddr(from)
 	if err != nil {
 		ap, err := netip.ParseAddrPort(from)
