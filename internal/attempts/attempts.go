@@ -2,6 +2,7 @@
 package attempts
 
 import (
+	"maps"
 	"net/netip"
 	"sync"
 	"time"
@@ -19,9 +20,13 @@ type Counter struct {
 	burst int
 	every time.Duration
 
-	mu sync.Mutex
-	of map[string]*rate.Limiter
+	mu    sync.Mutex
+	of    map[string]*rate.Limiter
+	swept time.Time // when those were forgotten that have all attempts back
 }
+
+// sweepEvery bounds how often all are looked at, so that a crowd costs little.
+const sweepEvery = time.Second
 
 // New returns a Counter that allows burst attempts at once, and then one each time.
 func New(burst int, every time.Duration) *Counter {
@@ -35,10 +40,11 @@ func (a *Counter) Take(who string) time.Duration {
 	now := time.Now()
 	l := a.of[who]
 	if l == nil && len(a.of) >= maxAttempts {
-		for name, other := range a.of {
-			if other.TokensAt(now) >= float64(a.burst) {
-				delete(a.of, name)
-			}
+		if now.Sub(a.swept) >= sweepEvery {
+			a.swept = now
+			maps.DeleteFunc(a.of, func(_ string, other *rate.Limiter) bool {
+				return other.TokensAt(now) >= float64(a.burst)
+			})
 		}
 		if len(a.of) >= maxAttempts {
 			who = ""
