@@ -42,7 +42,7 @@ var floors = []struct {
 	{3, []string{
 		"internal/driver/sim", "internal/driver/gvisor", "internal/driver/ns", "internal/seatbelt", "internal/guest/agent", "internal/guest/oshost",
 		"internal/guest/sudo", "internal/guest/guestbin", "internal/guest/interpreter", "internal/wire",
-		"internal/image/store", "internal/image/erofs", "internal/image/archive", "internal/image/registry", "internal/image/hostbase", "internal/image/ocitar", "internal/image/stargz", "internal/image/filler",
+		"internal/image/store", "internal/image/erofs", "internal/image/archive", "internal/image/registry", "internal/image/hostbase", "internal/image/locale", "internal/image/ocitar", "internal/image/stargz", "internal/image/filler",
 		"internal/state/sqlite", "internal/state/memory",
 		"internal/snapshot/disk", "internal/snapshot/apart", "internal/snapshot/s3",
 		"internal/snapshot/store",

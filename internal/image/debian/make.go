@@ -22,7 +22,7 @@ const opMake = "make template"
 const StageConfigure = "configure"
 
 // format goes up when this code makes another image of the same pins.
-const format = 1
+const format = 2
 
 // Sandbox starts a sandbox from a first image, calls use with its inside, and ends the sandbox.
 // skip are the places in the sandbox's tree that are not the image's.

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/carrel-dev/carrel/internal/image/locale"
 )
 
 // merged are the directories of the root that are links into /usr. Packages may still name files by
@@ -23,13 +25,15 @@ const newConffile = ".dpkg-new"
 
 // rootWriter writes the tree of an unconfigured system as a tar stream.
 type rootWriter struct {
-	tw   *tar.Writer
-	db   database
-	time time.Time
+	tw        *tar.Writer
+	db        database
+	time      time.Time
+	languages languages
 }
 
-// WriteRoot writes a root filesystem as a tar stream: the files of packages, in their order, and
-// dpkg's database, in which they are unpacked. open opens a package.
+// WriteRoot writes a root filesystem as a tar stream: the files of packages, in their order, an
+// archive of the languages among them, and dpkg's database, in which the packages are unpacked. open
+// opens a package.
 func WriteRoot(w io.Writer, pins []Pin, at time.Time, open func(Pin) (io.ReadCloser, error)) error {
 	rw := &rootWriter{tw: tar.NewWriter(w), time: at}
 	if err := rw.skeleton(); err != nil {
@@ -38,6 +42,11 @@ func WriteRoot(w io.Writer, pins []Pin, at time.Time, open func(Pin) (io.ReadClo
 	for _, p := range pins {
 		if err := rw.add(p, open); err != nil {
 			return fmt.Errorf("package %s: %w", p.Name, err)
+		}
+	}
+	if packed := rw.languages.pack(); packed != nil {
+		if err := rw.file(locale.Dir+"/"+locale.Archive, 0o644, packed); err != nil {
+			return err
 		}
 	}
 	files := rw.db.files()
@@ -136,7 +145,7 @@ func (rw *rootWriter) entry(c *control, name string, h *tar.Header, body io.Read
 	if err := rw.tw.WriteHeader(out); err != nil {
 		return err
 	}
-	_, err := io.Copy(rw.tw, body)
+	_, err := io.Copy(rw.tw, rw.languages.watch(out, body))
 	return err
 }
 

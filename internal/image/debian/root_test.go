@@ -16,6 +16,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/image/archive"
 	"github.com/carrel-dev/carrel/internal/image/debian"
+	"github.com/carrel-dev/carrel/internal/image/locale"
 )
 
 var epoch = time.Unix(1_760_000_000, 0)
@@ -102,6 +103,39 @@ func TestRoot(t *testing.T) {
 	}
 	if e := got["var/lib/dpkg/info/liba:all.postinst"]; e.Mode != 0o755 {
 		t.Errorf("a script has mode %o", e.Mode)
+	}
+}
+
+// TestLanguageArchive unpacks a language that is whole, and one that is not. Only the first is in the
+// archive. A package's own archive stays as it is.
+func TestLanguageArchive(t *testing.T) {
+	const archive = locale.Dir + "/" + locale.Archive
+	files := []file{{name: "./" + locale.Dir + "/half.utf8/LC_TIME", text: "half of it"}}
+	for _, name := range locale.Files {
+		if name != "" {
+			files = append(files, file{name: "./" + locale.Dir + "/C.utf8/" + name, text: "C " + name})
+		}
+	}
+	got, err := rootOf(t, deb(t, "libc-bin", "xz", "", nil, files...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, ok := got[archive]
+	if !ok || e.Mode != 0o644 || !e.ModTime.Equal(epoch) {
+		t.Fatalf("the archive is %+v", e.Header)
+	}
+	for _, name := range locale.Files {
+		if name != "" && !strings.Contains(e.text, "C "+name) {
+			t.Errorf("%s is not in the archive", name)
+		}
+	}
+	if strings.Contains(e.text, "half of it") {
+		t.Error("a language that is not whole is in the archive")
+	}
+	theirs := file{name: "./" + archive, text: "theirs"}
+	got, err = rootOf(t, deb(t, "libc-bin", "xz", "", nil, append(files, theirs)...))
+	if err != nil || got[archive].text != "theirs" {
+		t.Errorf("a package's own archive is %q (%v)", got[archive].text, err)
 	}
 }
 
