@@ -22,14 +22,7 @@ const suiteTime = 15 * time.Minute
 // The directory CARREL_KERNELS holds what can be used again: the packages and the template.
 func TestPackages(t *testing.T) {
 	testenv.Long(t, "makes a template of 660 packages")
-	dir := os.Getenv("CARREL_KERNELS")
-	if dir == "" {
-		dir = t.TempDir()
-	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := keptDir(t)
 	python := packages(t, dir)
 	mirror := aptmirror.Serve(t, "code-interpreter-v1")
 	for _, tier := range []struct{ name, memory string }{{"gvisor", "true"}, {"ns", "false"}} {
@@ -56,6 +49,20 @@ func TestPackages(t *testing.T) {
 			}
 		})
 	}
+}
+
+// keptDir is the directory of what can be used again, or a temporary one.
+func keptDir(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("CARREL_KERNELS")
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // packages installs the clients and returns their Python.

@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -377,25 +376,13 @@ func (f Finder) notebook(ctx context.Context, o Options, dir string, s kernelspe
 		return nil, fmt.Errorf("%s kernel: %w", o.Language, err)
 	}
 	n := &notebook{process: p, byMessage: s.Interrupt == "message"}
-	if strings.EqualFold(s.Language, "r") {
-		n.setenv = setenvR
+	if n.vars = variablesOf(s.Language); n.vars != nil {
+		n.vars.start(cmd.Environ())
 	}
 	if err := n.connect(ctx, conn, o.Language); err != nil {
 		return nil, err
 	}
 	return n, nil
 }
-
-// setenvR is R code that sets variables.
-func setenvR(vars map[string]string) string {
-	var b strings.Builder
-	for _, k := range slices.Sorted(maps.Keys(vars)) {
-		fmt.Fprintf(&b, "do.call(Sys.setenv, setNames(list(%s), %s))\n", quoteR(vars[k]), quoteR(k))
-	}
-	return b.String()
-}
-
-// quoteR quotes a string for R.
-func quoteR(s string) string { return strconv.QuoteToASCII(s) }
 
 var _ io.Writer = (*tail)(nil)

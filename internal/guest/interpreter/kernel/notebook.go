@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"strings"
 	"time"
 
@@ -21,11 +20,10 @@ type notebook struct {
 	client *jupyter.Client
 	// hooked is whether our module in the kernel sets the environment that comes with a request.
 	hooked bool
-	// setenv writes code that sets variables, for other kernels; nil if the language has none.
-	setenv func(map[string]string) string
+	// vars writes code that sets variables, for other kernels; nil if we know none for the language.
+	vars *variables
 	// byMessage is whether the kernel wants interrupts as messages.
 	byMessage bool
-	base      map[string]string // as last set with setenv
 }
 
 // environment goes in the metadata of a request.
@@ -73,19 +71,16 @@ func (n *notebook) Stretch(ctx context.Context) error {
 		func(jupyter.Message) error { return nil }))
 }
 
-// environ sets the variables by code of the language. They stay set: such a kernel can't tell a
-// cell's variables from the sandbox's.
+// environ sets the variables by code of the language.
 func (n *notebook) environ(ctx context.Context, c Cell) error {
-	vars := maps.Clone(c.Env)
-	if !maps.Equal(n.base, c.Base) {
-		vars = maps.Clone(c.Base)
-		maps.Copy(vars, c.Env)
-	}
-	if n.setenv == nil || len(vars) == 0 {
+	if n.vars == nil {
 		return nil
 	}
-	n.base = c.Base
-	return n.ended(n.client.Execute(ctx, jupyter.Request{Code: n.setenv(vars), Silent: true},
+	code := n.vars.change(c)
+	if code == "" {
+		return nil
+	}
+	return n.ended(n.client.Execute(ctx, jupyter.Request{Code: code, Silent: true},
 		func(jupyter.Message) error { return nil }))
 }
 
