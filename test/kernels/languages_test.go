@@ -41,7 +41,7 @@ func TestLanguages(t *testing.T) {
 	debs(t, d, filepath.Join(recipe, "debs"))
 	pip := filepath.Join(filepath.Dir(python), "pip")
 	download := exec.CommandContext(t.Context(), pip, "download", "--quiet", "--no-deps",
-		"--dest", filepath.Join(recipe, "wheels"), "-r", "python/java.txt")
+		"--dest", filepath.Join(recipe, "wheels"), "-r", "python/java/requirements.txt")
 	if out, err := download.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
