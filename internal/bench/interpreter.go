@@ -35,6 +35,10 @@ func benchInterpreter(ctx context.Context, s *session) ([]row, error) {
 		return nil, err
 	}
 	defer d.stop()
+	// To make the template may take longer than the pool is waited for.
+	if _, err := d.svc.PullTemplate(ctx, interpreterTemplate, "", nil); err != nil {
+		return nil, err
+	}
 	if err := d.waitWarm(ctx, interpreterPool); err != nil {
 		return nil, err
 	}

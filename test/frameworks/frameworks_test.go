@@ -82,7 +82,7 @@ func (s *stage) environment(m *model) []string {
 		"ANTHROPIC_BASE_URL="+m.URL, "ANTHROPIC_API_KEY="+modelKey,
 		// Nothing is outside of this machine: reports of use would be tried for minutes.
 		"OTEL_SDK_DISABLED=true", "CREWAI_DISABLE_TELEMETRY=true", "CREWAI_TRACING_ENABLED=false", "AGNO_TELEMETRY=false",
-		"DO_NOT_TRACK=1")
+		"LITELLM_LOCAL_MODEL_COST_MAP=True", "DO_NOT_TRACK=1")
 }
 
 // fenced finds the blocks of a page.

@@ -1,6 +1,7 @@
 package frameworks
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ type pythonFramework struct {
 	name   string
 	script []turn // the model's answers to the program of the page
 	want   string // must be in the program's output, as a regular expression
+	python string // the least version of Python, if Debian's is too old
 }
 
 // inside is a command whose output only a sandbox of gVisor has.
@@ -30,25 +32,27 @@ var pythons = []pythonFramework{
 	{"smolagents", []turn{
 		{Say: "Thought: the machine counts.\n<code>\nimport subprocess\nfinal_answer(subprocess.run(" +
 			"\"" + inside + "\", shell=True, capture_output=True, text=True).stdout)\n</code>"},
-	}, proof},
-	{"openai-agents", []turn{{Tool: "exec_command", Args: object{"cmd": inside}}, {Say: "It says RESULT"}}, proof},
-	{"deepagents", []turn{{Tool: "execute", Args: object{"command": inside}}, {Say: "It says RESULT"}}, proof},
+	}, proof, ""},
+	{"openai-agents", []turn{{Tool: "exec_command", Args: object{"cmd": inside}}, {Say: "It says RESULT"}}, proof, ""},
+	{"deepagents", []turn{{Tool: "execute", Args: object{"command": inside}}, {Say: "It says RESULT"}}, proof, ""},
 	{"crewai", []turn{
 		{Tool: "e2b_sandbox_python", Args: object{"code": "6 * 7"}},
 		{Tool: "e2b_sandbox_exec", Args: object{"command": inside}},
 		{Say: "It says RESULT"},
-	}, proof},
+	}, proof, ""},
 	{"agno", []turn{
 		{Tool: "run_python_code", Args: object{"code": "import subprocess\nx = 6\nsubprocess.getoutput('dmesg | head -1')"}},
 		{Tool: "run_python_code", Args: object{"code": "x * 7"}},
 		{Tool: "run_command", Args: object{"command": inside}},
 		{Say: "It says RESULT"},
-	}, proof},
-	{"inspect", []turn{{Tool: "bash", Args: object{"command": inside}}, {Say: "It says RESULT"}}, `(?s)1\.0 It says.*Starting gVisor.*42`},
+	}, proof, ""},
+	{"inspect", []turn{{Tool: "bash", Args: object{"command": inside}}, {Say: "It says RESULT"}}, `(?s)1\.0 It says.*Starting gVisor.*42`, ""},
+	// Its task's own judge looks for gVisor in the sandbox's kernel log.
+	{"harbor", nil, `│\s+1 │\s+0 │ 1\.000 │`, "3.12"},
 	{"claude-agent-sdk-python", []turn{
 		{Tool: "mcp__computer__bash", Args: object{"command": inside}},
 		{Say: "It says RESULT"},
-	}, proof},
+	}, proof, ""},
 }
 
 // TestPython runs the program of each page, and then the framework's own tests, if there is a
@@ -58,9 +62,9 @@ func TestPython(t *testing.T) {
 	uv := installUV(t, s.cache)
 	for _, f := range pythons {
 		t.Run(f.name, func(t *testing.T) {
-			python := installPython(t, s, uv, f.name)
+			python := installPython(t, s, uv, f.name, f.python)
 			m := serveModel(t, f.script...)
-			env := s.environment(m)
+			env := append(s.environment(m), "PATH="+filepath.Dir(python)+":"+os.Getenv("PATH"))
 			dir := t.TempDir()
 			program := filepath.Join(dir, "agent.py")
 			if err := os.WriteFile(program, []byte(blockOf(t, f.name, "python")), 0o600); err != nil {
@@ -105,9 +109,20 @@ func installUV(t *testing.T, cache string) string {
 	return filepath.Join(dir, "bin/uv")
 }
 
+// findPython tells uv which Python to take: one that pyenv has, or by its version. uv looks for the
+// version on this machine, and else fetches it.
+func findPython(version string) string {
+	root := cmp.Or(os.Getenv("PYENV_ROOT"), filepath.Join(os.Getenv("HOME"), ".pyenv"))
+	found, _ := filepath.Glob(filepath.Join(root, "versions", version+".*", "bin", "python3"))
+	if len(found) > 0 {
+		return found[len(found)-1]
+	}
+	return version
+}
+
 // installPython makes an environment with the packages of a framework, and returns its Python. The
 // page must name packages that are installed, and no others.
-func installPython(t *testing.T, s *stage, uv, name string) string {
+func installPython(t *testing.T, s *stage, uv, name, version string) string {
 	t.Helper()
 	dir := filepath.Join(s.cache, name)
 	file, err := filepath.Abs(filepath.Join("python", name, "requirements.txt"))
@@ -121,7 +136,11 @@ func installPython(t *testing.T, s *stage, uv, name string) string {
 	env := append(os.Environ(), "UV_CACHE_DIR="+filepath.Join(s.cache, "wheels"))
 	python := filepath.Join(dir, "bin/python")
 	if _, err := os.Stat(python); err != nil {
-		run(t, "", env, uv, "venv", "--quiet", "--clear", dir)
+		args := []string{"venv", "--quiet", "--clear", dir}
+		if version != "" {
+			args = append(args, "--python", findPython(version))
+		}
+		run(t, "", env, uv, args...)
 	}
 	run(t, filepath.Dir(file), env, uv, "pip", "install", "--quiet", "--python", python, "-r", file,
 		"--reinstall-package", "inspect-carrel", "--refresh-package", "inspect-carrel") // it is ours, and may have changed
