@@ -21,7 +21,7 @@ type policyCommands struct{ *app }
 func (a policyCommands) policyCommand() *cobra.Command {
 	c := &cobra.Command{Use: "policy", Short: "Read, check and try policies: what may leave a sandbox", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.AddCommand(a.policyTestCommand(), a.policyCheckCommand(), a.policyShowCommand(), a.policyPresetsCommand(), a.policySchemaCommand())
+	c.AddCommand(a.policyTestCommand(), a.policyCheckCommand(), a.policyShowCommand(), a.policyLearnCommand(), a.policyPresetsCommand(), a.policySchemaCommand())
 	return c
 }
 
