@@ -10,6 +10,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/client"
 	"github.com/carrel-dev/carrel/internal/api"
+	"github.com/carrel-dev/carrel/internal/state"
 )
 
 // rights says what a caller must have for a route.
@@ -130,6 +131,22 @@ func (n *neighbours) intruders() []intruder {
 	expired := key("expired", soon)
 	time.Sleep(time.Until(soon) + time.Millisecond)
 	good := key("good", time.Time{}).Secret
+	ended := func(name string, end func(carrel.Persons, string) error) (cookie, token string) {
+		n.t.Helper()
+		cookie = n.member(name, carrel.ScopeAdmin, state.BrowserSession)
+		token = n.begin(name, state.TokenSession)
+		if err := end(n.persons(), name); err != nil {
+			n.t.Fatal(err)
+		}
+		return cookie, token
+	}
+	offCookie, offToken := ended("disabled", func(p carrel.Persons, name string) error {
+		yes := true
+		_, err := p.UpdatePerson(ctx, name, carrel.PersonUpdate{Disabled: &yes})
+		return err
+	})
+	goneCookie, goneToken := ended("removed", func(p carrel.Persons, name string) error { return p.DeletePerson(ctx, name) })
+	live := n.member("live", carrel.ScopeAdmin, state.BrowserSession)
 	in := func(name, header, value string) intruder {
 		return intruder{name: name, header: http.Header{header: {value}}}
 	}
@@ -149,6 +166,13 @@ func (n *neighbours) intruders() []intruder {
 		in("a key in the tenant's header", "Carrel-Tenant", good),
 		in("a key in a cookie", "Cookie", "X-API-KEY="+good),
 		{name: "a key in the query", query: "api_key=" + good + "&X-API-KEY=" + good},
+		in("a disabled person's cookie", "Cookie", "carrel_session="+offCookie),
+		in("a disabled person's token", "X-Api-Key", offToken),
+		in("a removed person's cookie", "Cookie", "carrel_session="+goneCookie),
+		in("a removed person's token", "Authorization", "Bearer "+goneToken),
+		in("a cookie's secret as a key", "X-Api-Key", live),
+		in("a cookie's secret as a bearer", "Authorization", "Bearer "+live),
+		in("a person's name", "X-Api-Key", "live"),
 		in("an unknown session", "Cookie", "carrel_session="+strings.Repeat("A", 43)),
 		in("a key in the session's cookie", "Cookie", "carrel_session="+good+"; __Host-carrel="+good),
 		in("a sandbox's token as a key", "X-Api-Key", n.box.AccessToken),
@@ -179,13 +203,18 @@ func TestMatrix(t *testing.T) {
 	n := newNeighbours(t)
 	patterns := api.New(api.Options{}).Patterns()
 	intruders := n.intruders()
-	scoped := map[carrel.KeyScope]string{}
+	type holder struct {
+		scope  carrel.KeyScope
+		person bool
+	}
+	scoped := map[holder]string{}
 	for _, scope := range []carrel.KeyScope{carrel.ScopeRead, carrel.ScopeRun, carrel.ScopeAdmin} {
 		k, err := n.people("a").CreateKey(t.Context(), carrel.NewKey{Name: "scope " + string(scope), Scope: scope})
 		if err != nil {
 			t.Fatal(err)
 		}
-		scoped[scope] = k.Secret
+		scoped[holder{scope, false}] = k.Secret
+		scoped[holder{scope, true}] = n.member("person-"+string(scope), scope, state.TokenSession)
 	}
 	before := n.state()
 	asked := 0
@@ -202,7 +231,8 @@ func TestMatrix(t *testing.T) {
 				t.Errorf("%s with %s: %d %s", pattern, i.name, status, answer)
 			}
 		}
-		for scope, secret := range scoped {
+		for who, secret := range scoped {
+			scope := who.scope
 			refused := right == machine || right == owns && scope != carrel.ScopeAdmin || right == runs && scope == carrel.ScopeRead
 			if !refused && scope != carrel.ScopeRead {
 				continue // other tests use these
@@ -210,7 +240,7 @@ func TestMatrix(t *testing.T) {
 			asked++
 			status, answer := n.ask(stranger{key: secret}, method, path, body)
 			if refused != (status == http.StatusForbidden) || status == http.StatusUnauthorized || status == http.StatusInternalServerError {
-				t.Errorf("%s (%s) with a key of scope %s: %d %s", pattern, right, scope, status, answer)
+				t.Errorf("%s (%s) with a key of scope %s (a person's: %v): %d %s", pattern, right, scope, who.person, status, answer)
 			}
 			for _, secret := range []string{n.box.AccessToken, n.asleep.AccessToken} {
 				if scope == carrel.ScopeRead && strings.Contains(answer, secret) {
@@ -223,6 +253,33 @@ func TestMatrix(t *testing.T) {
 		t.Errorf("something was changed:\n%s\nwas\n%s", after, before)
 	}
 	t.Logf("%d routes, %d requests", len(patterns), asked)
+}
+
+// member makes a person with a right in project a, and returns the secret of a session.
+func (n *neighbours) member(name string, scope carrel.KeyScope, kind state.SessionKind) string {
+	n.t.Helper()
+	if _, err := n.persons().CreatePerson(n.t.Context(), carrel.NewPerson{Name: name}); err != nil {
+		n.t.Fatal(err)
+	}
+	_, err := n.persons().SetMember(n.t.Context(), carrel.Member{Project: "a", Person: name, Role: scope})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return n.begin(name, kind)
+}
+
+// begin makes a session of a person, and returns its secret.
+func (n *neighbours) begin(name string, kind state.SessionKind) string {
+	n.t.Helper()
+	p, err := n.persons().GetPerson(n.t.Context(), name)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	secret, _, err := n.parts.SignIns.Begin(n.t.Context(), p.ID, kind, "")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return secret
 }
 
 // intrude sends a request of an intruder.
