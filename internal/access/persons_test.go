@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -451,4 +453,53 @@ func TestTimeOfNobody(t *testing.T) {
 	if known > 4*unknown || unknown > 4*known {
 		t.Errorf("a wrong password takes %v, and a wrong name %v", known, unknown)
 	}
+}
+
+// TestRightsUnderFire takes rights away and gives them back while requests come. No request is left
+// with a right that ended before it came.
+func TestRightsUnderFire(t *testing.T) {
+	w := settle(t, newShelf())
+	must[carrel.Project](t)(w.CreateProject(w.admin, "web"))
+	_, token := w.newcomer(t, "kim", carrel.ScopeRun)
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	var open sync.Map // contexts of requests
+	var opened atomic.Int32
+	for range 4 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				r := httptest.NewRequest(http.MethodGet, "/carrel/v1/events", nil)
+				r.Header.Set("X-API-KEY", token)
+				if ctx, _, err := w.Arrive(r); err == nil && carrel.CallerOf(ctx).Project == "web" {
+					open.Store(ctx, true)
+					opened.Add(1)
+				}
+			}
+		})
+	}
+	for i := 0; i < 50 || opened.Load() < 100; i++ {
+		if err := w.persons.DeleteMember(w.in("web"), carrel.Member{Person: "kim"}); err != nil {
+			t.Error(err)
+		}
+		must[carrel.Member](t)(w.persons.SetMember(w.in("web"), carrel.Member{Person: "kim"}))
+	}
+	close(stop)
+	wg.Wait()
+	if err := w.persons.DeleteMember(w.in("web"), carrel.Member{Person: "kim"}); err != nil {
+		t.Fatal(err)
+	}
+	open.Range(func(ctx, _ any) bool {
+		select {
+		case <-ctx.(context.Context).Done():
+			return true
+		case <-time.After(10 * time.Second):
+			t.Error("a request goes on without the right")
+			return false
+		}
+	})
 }
