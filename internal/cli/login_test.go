@@ -4,11 +4,16 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/carreltest"
 )
 
 // TestLoginAndLogout logs in to a server that confirms at once, uses the token, and logs out.
@@ -97,5 +102,72 @@ func TestLoginAndLogout(t *testing.T) {
 	}
 	if text, code := carrelCLI("logout"); code == 0 {
 		t.Errorf("a second logout: %s", text)
+	}
+}
+
+// TestLoginAtDaemon logs in to a real daemon. The test plays the person's browser.
+func TestLoginAtDaemon(t *testing.T) {
+	srv := carreltest.New(t)
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	t.Setenv("CARREL_DATA_DIR", "")
+	env := func(url, key string) { t.Setenv("CARREL_URL", url); t.Setenv("CARREL_API_KEY", key) }
+	run := func(args ...string) string {
+		t.Helper()
+		var out, errw strings.Builder
+		if code := Main(args, os.Stdin, &out, &errw); code != 0 {
+			t.Fatalf("%v: %d %s", args, code, errw.String())
+		}
+		return strings.TrimSpace(out.String())
+	}
+	env(srv.URL, srv.APIKey)
+	run("project", "create", "web")
+	password := run("person", "add", "zoe")
+	run("member", "add", "zoe", "--of", "web", "--role", "admin")
+	env("", "")
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &http.Client{Jar: jar}
+	post := func(path string, form url.Values) string {
+		t.Helper()
+		resp, err := browser.PostForm(srv.URL+path, form)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		page, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %d %s %v", path, resp.StatusCode, page, err)
+		}
+		return string(page)
+	}
+	page := post("/login", url.Values{"name": {"zoe"}, "password": {password}, "next": {"/device"}})
+	_, token, _ := strings.Cut(page, `name="token" value="`)
+	token, _, _ = strings.Cut(token, `"`)
+	reader, writer := io.Pipe()
+	done := make(chan int, 1)
+	go func() { done <- Main([]string{"--json", "login", srv.URL}, os.Stdin, writer, io.Discard) }()
+	var waits struct{ Code string }
+	if err := json.NewDecoder(reader).Decode(&waits); err != nil {
+		t.Fatal(err)
+	}
+	post("/device/confirm", url.Values{"token": {token}, "code": {waits.Code}, "answer": {"yes"}})
+	if code := <-done; code != 0 {
+		t.Fatalf("the login ends with %d", code)
+	}
+	var self carrel.Self
+	if err := json.Unmarshal([]byte(run("--json", "whoami")), &self); err != nil || self.Name != "zoe" ||
+		self.Project != "web" || self.Role != carrel.RoleOwner || self.Expires.IsZero() {
+		t.Errorf("%+v %v", self, err)
+	}
+	if id := run("create"); !strings.Contains(run("ls"), id) {
+		t.Errorf("the person's sandbox %s is not listed", id)
+	}
+	run("key", "create", "bot", "--quota", "sandboxes=1", "--egress", "")
+	run("logout", srv.URL)
+	all, err := readLogins()
+	if err != nil || len(all.All) != 0 {
+		t.Errorf("%+v %v", all, err)
 	}
 }
