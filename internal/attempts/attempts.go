@@ -34,13 +34,15 @@ func New(burst int, every time.Duration) *Counter {
 }
 
 // Take counts an attempt. If it is one too many, it returns how long to wait.
-func (a *Counter) Take(who string) time.Duration {
+func (a *Counter) Take(who string) time.Duration { return a.TakeAt(who, time.Now()) }
+
+// TakeAt is Take at a time that the caller tells.
+func (a *Counter) TakeAt(who string, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := time.Now()
 	l := a.of[who]
 	if l == nil && len(a.of) >= maxAttempts {
-		if now.Sub(a.swept) >= sweepEvery {
+		if now.Sub(a.swept).Abs() >= sweepEvery {
 			a.swept = now
 			maps.DeleteFunc(a.of, func(_ string, other *rate.Limiter) bool {
 				return other.TokensAt(now) >= float64(a.burst)

@@ -6,9 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/attempts"
 	"github.com/carrel-dev/carrel/internal/request"
 )
 
@@ -51,7 +50,7 @@ func (t *Trail) Note(e Entry) {
 	if !lasting(e) && t.folds.repeat(e, r, now) {
 		return
 	}
-	if !t.shares.take(identityOf(e), now) {
+	if t.shares.TakeAt(identityOf(e), now) > 0 {
 		t.folds.count(e, r, now)
 		return
 	}
@@ -98,43 +97,13 @@ const (
 	// once, and then each day.
 	burstShare = 8
 	dailyShare = 4
-	maxShares  = 4096
 )
 
-// shares are the callers' shares of the trail.
-type shares struct {
-	burst  int
-	perSec rate.Limit
-	of     map[string]*rate.Limiter
-}
-
-func (s *shares) init(maxBytes int64) {
-	s.of = map[string]*rate.Limiter{}
-	s.burst = max(int(maxBytes/recordBytes/burstShare), 16)
-	s.perSec = rate.Limit(float64(maxBytes) / recordBytes / dailyShare / (24 * 60 * 60))
-}
-
-// take takes one record from a caller's share, and reports false when the share is used up.
-func (s *shares) take(identity string, now time.Time) bool {
-	l := s.of[identity]
-	if l == nil {
-		if len(s.of) >= maxShares {
-			for name, other := range s.of {
-				if other.TokensAt(now) >= float64(s.burst) {
-					delete(s.of, name)
-				}
-			}
-		}
-		if len(s.of) >= maxShares {
-			identity = "" // they share what those without a key have
-			l = s.of[identity]
-		}
-		if l == nil {
-			l = rate.NewLimiter(s.perSec, s.burst)
-			s.of[identity] = l
-		}
-	}
-	return l.AllowN(now, 1)
+// newShares returns the callers' shares of a trail.
+func newShares(maxBytes int64) *attempts.Counter {
+	burst := max(int(maxBytes/recordBytes/burstShare), 16)
+	perDay := float64(maxBytes) / recordBytes / dailyShare
+	return attempts.New(burst, time.Duration(24*float64(time.Hour)/perDay))
 }
 
 const (

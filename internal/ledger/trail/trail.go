@@ -16,6 +16,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/atomicfile"
+	"github.com/carrel-dev/carrel/internal/attempts"
 )
 
 const (
@@ -97,7 +98,7 @@ type Trail struct {
 	unsealed int
 	sealed   time.Time
 	egress   egressEnds
-	shares   shares
+	shares   *attempts.Counter // of records, by caller
 	folds    folds
 	change   chan struct{} // closed when there is more to read
 	closed   bool
@@ -119,7 +120,7 @@ type segment struct {
 // be open for a directory. The caller closes it.
 func Open(dir string, opts Options) (_ *Trail, err error) {
 	t := &Trail{dir: dir, opts: opts.withDefaults(), change: make(chan struct{}), stop: make(chan struct{}), hash: zeroHash}
-	t.shares.init(t.opts.MaxBytes)
+	t.shares = newShares(t.opts.MaxBytes)
 	t.folds.init()
 	defer func() {
 		if err != nil {
@@ -378,7 +379,7 @@ func (t *Trail) tick(all bool) {
 		t.lost = 0
 		t.add(carrel.TrailRecord{Kind: carrel.TrailLost, Repeats: n, Text: "they came while the disk was full"})
 	}
-	for _, r := range t.folds.due(now, all, func(id string) bool { return t.shares.take(id, now) }) {
+	for _, r := range t.folds.due(now, all, func(id string) bool { return t.shares.TakeAt(id, now) == 0 }) {
 		t.add(r)
 	}
 	var h head

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/attempts"
 )
 
 func open(t testing.TB, dir string, opts Options) *Trail {
@@ -287,7 +288,7 @@ func TestTorn(t *testing.T) {
 func TestRetention(t *testing.T) {
 	dir := t.TempDir()
 	tr := open(t, dir, Options{MaxBytes: 256 << 10, maxFile: 32 << 10})
-	tr.shares.burst = 1 << 20
+	tr.shares = attempts.New(1<<20, time.Second)
 	for i := range 2000 {
 		e := entry(i)
 		tr.Note(e)
