@@ -10,6 +10,7 @@
 #                  and MUTANTS=false choose what runs
 #   make kernels   the code interpreter: its kernels, and E2B's own packages for it
 #   make frameworks  the frameworks that agents are made with, unmodified, on real sandboxes with a fake model
+#   make metrics  the dashboard for Grafana against a real Prometheus and a real daemon
 #   make bench     the side-by-side measurements (BENCH="create exec --quick" for some)
 #   make build     bin/carrel and what it carries
 #   make dist      packages, archives, an image, checksums and bills of materials in bin/dist
@@ -46,10 +47,10 @@ CROSS       := $(GO) build -gcflags 'all=-N -l' -ldflags '-s -w' -o /dev/null
 # again in an empty root, where no loader is. Nor are the language interpreters: their work is in machine code of their own.
 # All the others run with it. Both in their short form: the whole of them is part of test-all.
 REAL        := ./internal/driver/gvisor ./test/crash ./test/fulldisk ./test/upgrade ./test/rootless ./test/time ./internal/daemon ./test/script ./internal/driver/ns ./internal/run/tier ./test/box ./test/embedded ./test/escape ./test/net \
-	./test/chaos ./test/build ./test/builtin ./test/datadir ./test/registry ./local ./internal/driver/sim ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./internal/linux/cell ./internal/tools ./internal/tools/licenses
+	./test/chaos ./test/build ./test/builtin ./test/datadir ./test/registry ./local ./internal/driver/sim ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./test/metrics ./internal/linux/cell ./internal/tools ./internal/tools/licenses
 PLAIN        = $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|shell/test|shell/internal)(/|$$)' | grep -v 'carrel-dev/carrel/bench' | grep -vE '/(internal/box$$|shell/codemode|shell/tools/(script|sqlite|git|data))')
 
-.PHONY: frameworks test-matrix chaos kernels play dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim
+.PHONY: metrics frameworks test-matrix chaos kernels play dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim
 
 build: bin/carrel bin/carrel-guest bin/carrel-sudo bin/carrel-box bin/carrel-sentry
 
@@ -151,6 +152,13 @@ kernels: build need-sdk
 frameworks: build need-sdk
 	CARREL_FRAMEWORKS=$(CURDIR)/bin/frameworks CARREL_REQUIRE=$(CARREL_REQUIRE),node,python $(GOTEST) -v -timeout 60m \
 		-run '$(or $(RUN),.)' ./test/frameworks
+
+# Each expression of dist/grafana/carrel.json, in Debian's Prometheus. It is unpacked into bin, so nothing is installed.
+metrics: build bin/prometheus/prometheus
+	CARREL_PROMETHEUS=$(CURDIR)/bin/prometheus CARREL_REQUIRE=$(CARREL_REQUIRE),prometheus $(GOTEST) -v -timeout 20m ./test/metrics
+
+bin/prometheus/prometheus:
+	internal/tools/prometheus.sh bin/prometheus
 
 # Everything that is released, for all systems, in bin/dist. DIST="-platforms linux/amd64" makes one alone.
 # A version is the last tag's; between tags it is the next one's, with the commit's time.

@@ -12,6 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/admission"
 	"github.com/carrel-dev/carrel/internal/request"
 	"github.com/carrel-dev/carrel/internal/snapshot"
+	"github.com/carrel-dev/carrel/internal/trace"
 )
 
 // Options configures a Server.
@@ -60,6 +61,8 @@ type Options struct {
 	// Served is told of each request when its answer begins: the route, the status, and how long it
 	// took. Nil tells nobody.
 	Served func(route string, status int, took time.Duration)
+	// Traces records streams into sandboxes that are part of their clients' traces; nil records none.
+	Traces *trace.Recorder
 	// Done ends long answers (events, dialled streams) when it is closed, so that a stopping daemon
 	// need not wait for them. With nil, they never end this way.
 	Done <-chan struct{}

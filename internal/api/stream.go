@@ -297,6 +297,8 @@ func (s *Server) dial(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	visit := s.opts.Traces.Visit(r.Header.Values("Traceparent"), "dial", id)
+	defer visit.End(http.StatusSwitchingProtocols)
 	inside, err := c.Dial(r.Context(), uint16(port))
 	if err != nil {
 		return s.dialError(id, uint16(port), err)

@@ -1,12 +1,15 @@
 package assembly
 
 import (
+	"cmp"
 	"path/filepath"
+	"strconv"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/audit"
 	"github.com/carrel-dev/carrel/internal/pki"
 	"github.com/carrel-dev/carrel/internal/service"
+	"github.com/carrel-dev/carrel/internal/trace"
 	"github.com/carrel-dev/carrel/internal/wire"
 )
 
@@ -40,7 +43,7 @@ func (a *Assembly) openWire() (err error) {
 	}
 	a.closing(a.audit.Close)
 	opts := wire.Options{
-		Local: a.door.ServeConn, Authority: a.authority, Credentials: &a.late, Refused: a.late.Refused, Egress: a.late.Egress, Audit: a.late.Owned(a.audit.Write),
+		Local: a.door.ServeConn, Authority: a.authority, Credentials: &a.late, Refused: a.late.Refused, Egress: a.late.Egress, Audit: a.late.Owned(a.decided),
 		HostService: a.hostService(),
 	}
 	if a.cfg.Wire.Table != "" {
@@ -53,6 +56,30 @@ func (a *Assembly) openWire() (err error) {
 	a.wire = wire.New(opts)
 	a.closing(a.wire.Close)
 	return nil
+}
+
+// decided takes a decision of the wire into the log and, if it is part of a client's trace, into
+// that.
+func (a *Assembly) decided(d carrel.Decision) {
+	a.audit.Write(d)
+	if !a.opts.Traces.Joins() {
+		return
+	}
+	fields := map[string]string{"sandbox": string(d.ID), "allowed": strconv.FormatBool(d.Allowed),
+		"protocol": d.Protocol, "rule": d.Rule}
+	for name, v := range map[string]string{"name": d.Name, "address": d.Address, "method": d.Method} {
+		if v != "" {
+			fields[name] = v
+		}
+	}
+	if d.Port != 0 {
+		fields["port"] = strconv.Itoa(int(d.Port))
+	}
+	failure := ""
+	if !d.Allowed {
+		failure = cmp.Or(d.Reason, "refused")
+	}
+	a.opts.Traces.Happened(d.ID, trace.Egress, d.Time, d.Duration, fields, failure)
 }
 
 // networks applies sandboxes' network rules; nil if the drivers were given and have no wire of

@@ -128,6 +128,9 @@ func New(ctx context.Context, cfg config.Config, opts Options) (_ *Daemon, err e
 			d.undo.Run()
 		}
 	}()
+	if err := d.openLogs(ctx); err != nil {
+		return nil, err
+	}
 	d.given = takeGiven()
 	d.undo.Add(d.given.close)
 	files := raiseFileLimit()
@@ -221,6 +224,9 @@ func (d *Daemon) openService(ctx context.Context, opts Options) (err error) {
 	}
 	d.undo.Add(func() { d.closed("close service", d.parts.Close()) })
 	d.parts.Measure(d.figures.all)
+	if err := d.sendMetrics(ctx); err != nil {
+		return err
+	}
 	return d.prepareBase(ctx)
 }
 
@@ -260,7 +266,7 @@ func (d *Daemon) closed(what string, err error) {
 func (d *Daemon) openDoors() {
 	// The gateway does not use package access. The sandbox's own tokens decide who may use a port.
 	gw := gateway.New(gateway.Options{Sandboxes: d.parts.Service, MaxPerSandbox: d.cfg.MaxSandboxConnections, Callers: d.callers,
-		Journal: d.parts.Journal(), Served: d.figures.visits.Served, Log: d.log})
+		Journal: d.parts.Journal(), Served: d.figures.visits.Served, Traces: d.traces, Log: d.log})
 	d.undo.Add(func() { _ = gw.Close() })
 	control := api.New(api.Options{
 		Service: d.parts.Access, Callers: d.callers, Version: version.Version, Limits: d.cfg.Limits, MaxTimeout: d.cfg.MaxTimeout,
@@ -270,7 +276,7 @@ func (d *Daemon) openDoors() {
 		Teams:    access.Counts{Service: d.parts.Access},
 		Webhooks: d.parts.Webhooks,
 		Trails:   d.parts.Trails(), Journal: d.parts.Journal(),
-		Metrics: d.figures.all.Handler(), Served: d.figures.api.Served,
+		Metrics: d.figures.all.Handler(), Served: d.figures.api.Served, Traces: d.traces,
 		Admission: d.parts.Service.Admission,
 		Doctor:    d.doctor,
 		Ready:     d.ready.Load, Done: d.stopping, Log: d.log,

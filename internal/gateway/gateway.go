@@ -21,6 +21,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/metrics"
 	"github.com/carrel-dev/carrel/internal/request"
+	"github.com/carrel-dev/carrel/internal/trace"
 )
 
 // Sandboxes is the part of the service that the gateway needs.
@@ -46,6 +47,8 @@ type Options struct {
 	// Served is told of each request when its answer begins: what it was for, the status, and how
 	// long it took. Nil tells nobody.
 	Served func(call string, status int, took time.Duration)
+	// Traces records requests that are part of their clients' traces; nil records none.
+	Traces *trace.Recorder
 	Log    *slog.Logger
 }
 
@@ -170,6 +173,8 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, t Target) {
 		return
 	}
 	defer g.leave(t.ID)
+	visit := g.opts.Traces.Visit(r.Header.Values("Traceparent"), rt.call, t.ID)
+	defer func() { g.served(rt, metrics.StatusLeft); visit.End(int(rt.status.Load())) }()
 	if err := rt.visit(r.Context(), g.opts.Sandboxes); err != nil {
 		if r.Context().Err() != nil {
 			panic(http.ErrAbortHandler) // the client left while the request was held

@@ -40,7 +40,7 @@ func (g *Gateway) note(r *http.Request, rt *routed, status int) {
 
 // served tells once how a request was answered.
 func (g *Gateway) served(rt *routed, status int) {
-	if g.opts.Served != nil && !rt.told.Swap(true) {
+	if rt.status.CompareAndSwap(0, int32(status)) && g.opts.Served != nil {
 		g.opts.Served(rt.call, status, time.Since(rt.at))
 	}
 }

@@ -30,8 +30,8 @@ type routed struct {
 	grpc    bool
 	health  bool // the request asks the guest whether the sandbox runs
 	at      time.Time
-	call    string      // what it is for
-	told    atomic.Bool // Options.Served knows it
+	call    string       // what it is for
+	status  atomic.Int32 // of its answer; 0 before it
 
 	conn *guest.Conn
 	done func()

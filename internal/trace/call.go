@@ -16,6 +16,8 @@ type call struct {
 	at     time.Time // zero: not known
 	trace  traceID
 	parent parentID
+	// joined says that the trace is a client's, and unsampled that the client does not record it.
+	joined, unsampled bool
 }
 
 // Arrive notes when a request came in and which trace it belongs to, by its header "traceparent"
@@ -23,20 +25,22 @@ type call struct {
 // continues that trace.
 func Arrive(ctx context.Context, traceparent string) context.Context {
 	c := call{at: time.Now()}
-	c.trace, c.parent, _ = parseParent(traceparent)
+	var sampled bool
+	c.trace, c.parent, sampled, c.joined = parseParent(traceparent)
+	c.unsampled = c.joined && !sampled
 	return context.WithValue(ctx, callKey{}, c)
 }
 
 // parseParent reads a header of version 00, or the beginning of a later version, as the
-// specification requires.
-func parseParent(s string) (t traceID, p parentID, ok bool) {
+// specification requires. sampled says that the sender records the trace.
+func parseParent(s string) (t traceID, p parentID, sampled, ok bool) {
 	const form = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
 	if len(s) < len(form) || (len(s) > len(form) && (s[:2] == "00" || s[len(form)] != '-')) {
-		return t, p, false
+		return t, p, false, false
 	}
 	parts := strings.Split(s[:len(form)], "-")
 	if len(parts) != 4 || len(parts[0]) != 2 || parts[0] == "ff" || len(parts[1]) != 32 || len(parts[2]) != 16 || s != strings.ToLower(s) {
-		return t, p, false
+		return t, p, false, false
 	}
 	var flags [1]byte
 	for _, f := range []struct {
@@ -44,13 +48,25 @@ func parseParent(s string) (t traceID, p parentID, ok bool) {
 		text string
 	}{{flags[:], parts[0]}, {t[:], parts[1]}, {p[:], parts[2]}, {flags[:], parts[3]}} {
 		if _, err := hex.Decode(f.to, []byte(f.text)); err != nil {
-			return traceID{}, parentID{}, false
+			return traceID{}, parentID{}, false, false
 		}
 	}
 	if t == (traceID{}) || p == (parentID{}) {
-		return traceID{}, parentID{}, false
+		return traceID{}, parentID{}, false, false
 	}
-	return t, p, true
+	return t, p, flags[0]&1 != 0, true
+}
+
+// IDs returns the trace and the span that the work in ctx belongs to, as IDs of OpenTelemetry.
+func IDs(ctx context.Context) (trace [16]byte, span [8]byte, ok bool) {
+	s, _ := ctx.Value(spanKey{}).(*Span)
+	if s != nil {
+		s.op.mu.Lock()
+		defer s.op.mu.Unlock()
+		return s.op.id, s.op.spans[s.i].id, true
+	}
+	c, _ := ctx.Value(callKey{}).(call)
+	return c.trace, c.parent, c.joined
 }
 
 // order sorts spans by their start times.
@@ -68,7 +84,7 @@ func Detach(ctx context.Context) context.Context {
 	outer.op.mu.Lock()
 	parent := outer.op.spans[outer.i].id
 	outer.op.mu.Unlock()
-	ctx = context.WithValue(ctx, callKey{}, call{trace: outer.op.id, parent: parent})
+	ctx = context.WithValue(ctx, callKey{}, call{trace: outer.op.id, parent: parent, joined: outer.op.joined, unsampled: outer.op.unsampled})
 	return context.WithValue(ctx, spanKey{}, (*Span)(nil))
 }
 

@@ -20,8 +20,20 @@
 //
 // # Locks
 //
-// Recorder.mu guards the ring, and operation.mu one operation's spans. No goroutine holds both at
-// once.
+// Recorder.mu guards the ring, operation.mu one operation's spans, and joined.mu what is known of
+// clients' traces. No goroutine holds two of them at once.
+//
+// # Clients' traces
+//
+// A client's header traceparent makes an operation a part of the client's trace, and so does it with
+// a request to a port of a sandbox ([Recorder.Visit]). What happens in the sandbox meanwhile, such as
+// a connection to the outside, becomes a part of that ([Recorder.Happened]).
+//
+// Threat: a client sends anything in the header. Only the form of the specification is read, into
+// fixed sizes; everything else is as if there were no header. No other header of tracing is read.
+// A client can give its spans any trace ID, and so put them into somebody's trace at the collector.
+// It can't read that trace. A sandbox chooses the names that it connects to, so they are values of
+// fields, bounded and made valid by the exporter.
 package trace
 
 import (
@@ -48,6 +60,8 @@ type Recorder struct {
 	mu   sync.Mutex
 	ring [kept]*operation
 	next int
+
+	joined joined
 }
 
 // New returns a recorder. export, which may be nil, is called with each operation when it ends. It
@@ -63,6 +77,8 @@ type operation struct {
 	sandbox  carrel.ID
 	id       [16]byte
 	recorder *Recorder
+	// joined says that the trace is a client's, and unsampled that it must not be exported.
+	joined, unsampled bool
 
 	mu    sync.Mutex
 	spans []span
@@ -113,7 +129,7 @@ func (r *Recorder) Begin(ctx context.Context, name string, id carrel.ID) (contex
 	now := time.Now()
 	root := span{id: newID(), name: name, start: now, whole: true}
 	if c, ok := ctx.Value(callKey{}).(call); ok {
-		op.id, root.parent = c.trace, c.parent
+		op.id, root.parent, op.joined, op.unsampled = c.trace, c.parent, c.joined, c.unsampled
 		if !c.at.IsZero() {
 			root.start = c.at
 		}
@@ -126,6 +142,9 @@ func (r *Recorder) Begin(ctx context.Context, name string, id carrel.ID) (contex
 	}
 	if op.id == (traceID{}) {
 		op.id = newTraceID()
+	}
+	if op.joined && !op.unsampled && r.export != nil {
+		r.made(id, place{op.id, root.id})
 	}
 	s := &Span{op: op}
 	s.Set("sandbox", string(id))
@@ -193,7 +212,7 @@ func (s *Span) EndWith(err error) {
 	if watch := op.recorder.watch; watch != nil && first && whole {
 		watch(name, took, err)
 	}
-	if first && s.i == 0 && op.recorder.export != nil {
+	if first && s.i == 0 && op.recorder.export != nil && !op.unsampled {
 		op.recorder.export(op.public())
 	}
 }

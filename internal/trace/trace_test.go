@@ -156,7 +156,7 @@ func TestTraceParent(t *testing.T) {
 func FuzzTraceParent(f *testing.F) {
 	f.Add("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 	f.Fuzz(func(t *testing.T, s string) {
-		if tr, p, ok := parseParent(s); ok == (tr == traceID{} || p == parentID{}) {
+		if tr, p, _, ok := parseParent(s); ok == (tr == traceID{} || p == parentID{}) {
 			t.Errorf("%q: %x %x %v", s, tr, p, ok)
 		}
 	})

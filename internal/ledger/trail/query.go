@@ -162,10 +162,12 @@ func (t *Trail) Wait(ctx context.Context, seq int64) bool {
 		t.mu.Lock()
 		written, closed, change := t.written, t.closed, t.change
 		t.mu.Unlock()
-		if written > seq {
+		switch {
+		case ctx.Err() != nil:
+			return false
+		case written > seq:
 			return true
-		}
-		if closed {
+		case closed:
 			return false
 		}
 		select {

@@ -2,99 +2,92 @@ package otlp
 
 import (
 	"context"
-	"sync"
+	"encoding/hex"
+	"log/slog"
 
-	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/contrib/bridges/otelslog"
 	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp"
-	otellog "go.opentelemetry.io/otel/log"
 	sdklog "go.opentelemetry.io/otel/sdk/log"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
-	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/trace"
 )
 
-// Trail sends records of the audit trail to a collector, as logs.
-type Trail struct {
-	to       sdklog.Exporter
+// Logs sends the daemon's own log to a collector. It is a handler for it.
+type Logs struct {
+	slog.Handler
 	provider *sdklog.LoggerProvider
-	held     *held
-	version  string
 }
 
-// NewTrail returns a sender to the collector in the environment. The caller closes it.
-func NewTrail(ctx context.Context, version string) (*Trail, error) {
+// NewLogs returns a sender to the collector in the environment, of messages from a level on. If the
+// collector is away, messages are dropped when many wait. The caller closes it.
+func NewLogs(ctx context.Context, version string, from slog.Level) (*Logs, error) {
 	to, err := otlploghttp.New(ctx)
 	if err != nil {
-		return nil, &carrel.Error{Op: "open log exporter", Kind: carrel.Invalid, Err: err,
-			Hint: "see OTEL_EXPORTER_OTLP_ENDPOINT and its like in the daemon's environment"}
+		return nil, unusable("open log exporter", err)
 	}
-	return newTrail(to, version), nil
+	p := sdklog.NewLoggerProvider(sdklog.WithResource(ourResource(version)),
+		sdklog.WithProcessor(sdklog.NewBatchProcessor(to)))
+	h := otelslog.NewHandler("github.com/carrel-dev/carrel", otelslog.WithLoggerProvider(p),
+		otelslog.WithVersion(version))
+	return &Logs{traced{h, from}, p}, nil
 }
 
-func newTrail(to sdklog.Exporter, version string) *Trail {
-	h := &held{}
-	return &Trail{to: to, held: h, version: version,
-		provider: sdklog.NewLoggerProvider(sdklog.WithResource(ourResource(version)), sdklog.WithProcessor(h))}
-}
-
-// held is a processor that keeps records, so that Send knows what became of them.
-type held struct {
-	mu      sync.Mutex
-	records []sdklog.Record
-}
-
-// OnEmit implements sdklog.Processor.
-func (h *held) OnEmit(_ context.Context, r *sdklog.Record) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.records = append(h.records, r.Clone())
-	return nil
-}
-
-// Enabled implements sdklog.Processor.
-func (*held) Enabled(context.Context, sdklog.EnabledParameters) bool { return true }
-
-// Shutdown implements sdklog.Processor.
-func (*held) Shutdown(context.Context) error { return nil }
-
-// ForceFlush implements sdklog.Processor.
-func (*held) ForceFlush(context.Context) error { return nil }
-
-func (h *held) take() []sdklog.Record {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	out := h.records
-	h.records = nil
-	return out
-}
-
-// Send sends records. With an error, none of them counts as sent.
-func (t *Trail) Send(ctx context.Context, records []carrel.TrailRecord) error {
-	logger := t.provider.Logger("github.com/carrel-dev/carrel/audit", otellog.WithInstrumentationVersion(t.version))
-	for _, r := range records {
-		var out otellog.Record
-		out.SetTimestamp(r.Time)
-		out.SetObservedTimestamp(r.Time)
-		out.SetEventName("carrel.audit." + r.Kind)
-		out.SetSeverity(otellog.SeverityInfo)
-		if r.Kind == carrel.TrailRefuse || r.Kind == carrel.TrailTorn || r.Kind == carrel.TrailLost {
-			out.SetSeverity(otellog.SeverityWarn)
-		}
-		out.SetBody(attribute.StringValue(string(r.Line)))
-		out.AddAttributes(attribute.Int64("carrel.seq", r.Seq), attribute.String("carrel.hash", r.Hash))
-		for name, v := range map[string]string{"carrel.key": r.Key, "carrel.project": r.Project, "carrel.op": r.Op,
-			"carrel.target": r.Target, "client.address": r.From, "carrel.request": r.Request} {
-			if v != "" {
-				out.AddAttributes(attribute.String(name, v))
-			}
-		}
-		logger.Emit(ctx, out)
-	}
-	return t.to.Export(ctx, t.held.take())
-}
-
-// Close ends the sender.
-func (t *Trail) Close() error {
+// Close sends what waits and ends the sender.
+func (l *Logs) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), sendTime)
 	defer cancel()
-	return t.to.Shutdown(ctx)
+	return l.provider.Shutdown(ctx)
+}
+
+// traced gives each message the trace that it belongs to, and makes its texts valid.
+type traced struct {
+	slog.Handler
+	from slog.Level
+}
+
+// Enabled implements slog.Handler.
+func (h traced) Enabled(_ context.Context, l slog.Level) bool { return l >= h.from }
+
+// Handle implements slog.Handler.
+func (h traced) Handle(ctx context.Context, r slog.Record) error {
+	if id, span, ok := trace.IDs(ctx); ok {
+		ctx = oteltrace.ContextWithSpanContext(ctx, spanContext(hex.EncodeToString(id[:]), hex.EncodeToString(span[:])))
+	}
+	out := slog.NewRecord(r.Time, r.Level, text(r.Message), r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		out.AddAttrs(valid(a))
+		return true
+	})
+	return h.Handler.Handle(ctx, out)
+}
+
+// valid makes the texts of an attribute valid. Values that are not plain become texts.
+func valid(a slog.Attr) slog.Attr {
+	switch v := a.Value.Resolve(); v.Kind() {
+	case slog.KindGroup:
+		var group []slog.Attr
+		for _, m := range v.Group() {
+			group = append(group, valid(m))
+		}
+		return slog.Attr{Key: text(a.Key), Value: slog.GroupValue(group...)}
+	case slog.KindString, slog.KindAny:
+		return slog.String(text(a.Key), text(v.String()))
+	default:
+		return slog.Attr{Key: text(a.Key), Value: v}
+	}
+}
+
+// WithAttrs implements slog.Handler.
+func (h traced) WithAttrs(attrs []slog.Attr) slog.Handler {
+	out := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		out[i] = valid(a)
+	}
+	return traced{h.Handler.WithAttrs(out), h.from}
+}
+
+// WithGroup implements slog.Handler.
+func (h traced) WithGroup(name string) slog.Handler {
+	return traced{h.Handler.WithGroup(text(name)), h.from}
 }

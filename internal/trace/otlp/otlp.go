@@ -1,9 +1,10 @@
-// Package otlp sends operations to an OpenTelemetry collector, by OTLP over HTTP.
+// Package otlp sends operations, figures and the log to an OpenTelemetry collector, by OTLP over
+// HTTP.
 //
 // OpenTelemetry's own environment variables (OTEL_EXPORTER_OTLP_ENDPOINT, …_HEADERS, …_CERTIFICATE
 // and so on) give the address and the settings. Without an endpoint, nothing is sent. If a
-// collector is slow or away, operations are dropped, so that tracing never delays the work that it
-// measures.
+// collector is slow or away, operations and messages are dropped, so that nothing delays the work
+// that it is about.
 package otlp
 
 import (
@@ -24,6 +25,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/carrel-dev/carrel"
+	ourtrace "github.com/carrel-dev/carrel/internal/trace"
 )
 
 const (
@@ -31,11 +33,6 @@ const (
 	batch    = 64  // operations sent at once
 	sendTime = 10 * time.Second
 )
-
-// Wanted reports whether the environment names a collector.
-func Wanted() bool {
-	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
-}
 
 // Exporter sends operations. It is safe for concurrent use.
 type Exporter struct {
@@ -54,7 +51,7 @@ type Exporter struct {
 func New(ctx context.Context, version string, log *slog.Logger) (*Exporter, error) {
 	to, err := otlptracehttp.New(ctx)
 	if err != nil {
-		return nil, &carrel.Error{Op: "open trace exporter", Kind: carrel.Invalid, Err: err, Hint: "see OTEL_EXPORTER_OTLP_ENDPOINT and its like in the daemon's environment"}
+		return nil, unusable("open trace exporter", err)
 	}
 	return newExporter(to, version, log), nil
 }
@@ -138,21 +135,24 @@ func (e *Exporter) stubs(list tracetest.SpanStubs, t carrel.Trace) tracetest.Spa
 			continue
 		}
 		stub := tracetest.SpanStub{
-			Name: s.Name, SpanContext: spanContext(t.ID, s.ID), SpanKind: trace.SpanKindInternal,
+			Name: text(s.Name), SpanContext: spanContext(t.ID, s.ID), SpanKind: trace.SpanKindInternal,
 			StartTime: s.Start, EndTime: s.Start.Add(s.Duration), Resource: e.resource,
 			InstrumentationScope: instrumentation.Scope{Name: "github.com/carrel-dev/carrel", Version: e.version},
 		}
 		if s.Parent != "" {
 			stub.Parent = spanContext(t.ID, s.Parent)
 		}
-		if i == 0 {
+		switch {
+		case s.Name == ourtrace.Egress:
+			stub.SpanKind = trace.SpanKindClient
+		case i == 0:
 			stub.SpanKind = trace.SpanKindServer
 		}
 		for k, v := range s.Fields {
-			stub.Attributes = append(stub.Attributes, attribute.String("carrel."+k, v))
+			stub.Attributes = append(stub.Attributes, attribute.String(text("carrel."+k), text(v)))
 		}
 		if s.Error != "" {
-			stub.Status = sdktrace.Status{Code: codes.Error, Description: s.Error}
+			stub.Status = sdktrace.Status{Code: codes.Error, Description: text(s.Error)}
 		}
 		list = append(list, stub)
 	}

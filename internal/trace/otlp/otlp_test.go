@@ -45,7 +45,7 @@ func TestCollectorGetsTheSpans(t *testing.T) {
 	}))
 	defer collector.Close()
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
-	if !Wanted() {
+	if !Wanted(SignalTraces) {
 		t.Fatal("not wanted")
 	}
 	e, err := New(t.Context(), "v1", slog.New(slog.DiscardHandler))

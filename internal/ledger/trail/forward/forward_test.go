@@ -86,6 +86,30 @@ func TestGoesOn(t *testing.T) {
 	}
 }
 
+// TestEndsWhileAway ends a sending while the destination is away and records wait.
+func TestEndsWhileAway(t *testing.T) {
+	tr, to, progress := filled(t, 3), &sink{away: 1 << 30}, new(Progress)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		Run(ctx, tr, to, "test", filepath.Join(t.TempDir(), "position.json"), progress, slog.New(slog.DiscardHandler))
+	}()
+	testenv.Eventually(t, "the first try", func() bool { to.mu.Lock(); defer to.mu.Unlock(); return to.away < 1<<30 })
+	stop()
+	testenv.Eventually(t, "the end", func() bool {
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	})
+	if progress.Taken() != 0 {
+		t.Errorf("%d were taken", progress.Taken())
+	}
+}
+
 // TestSyslog reads what a server over TCP gets.
 func TestSyslog(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
