@@ -276,10 +276,12 @@ func BenchmarkScrape(b *testing.B) {
 	h := d.figures.all.Handler()
 	b.ReportAllocs()
 	var size int
+	began := processorTime()
 	for b.Loop() {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 		size = w.Body.Len()
 	}
+	b.ReportMetric(float64(processorTime()-began)/float64(b.N), "cpu-ns/op")
 	b.ReportMetric(float64(size), "bytes")
 }
