@@ -106,24 +106,35 @@ def bound_values(session):
 
 
 def bound_output():
-    """Make a program that prints without end wait for its reader.
+    """Make a program that prints without end wait for its reader, and one that prints nothing not wait.
 
     Output is buffered in the kernel's memory until a thread has sent it. After each MiB, the printing
-    thread waits for that one."""
+    thread waits for that one. ipykernel also waits for it some six times in each cell, twice a switch of
+    threads. That is for nothing where nothing is buffered: what the other thread has already taken goes
+    out before whatever it is given later."""
     from ipykernel.iostream import OutStream
 
     step = 1 << 20
-    write = OutStream.write
+    write, flush = OutStream.write, OutStream.flush
 
     def bounded(self, text):
         written = write(self, text)
         self._carrel_unsent = getattr(self, "_carrel_unsent", 0) + len(text)
         if self._carrel_unsent > step:
             self._carrel_unsent = 0
-            self.flush()
+            flush(self)
         return written
 
-    OutStream.write = bounded
+    def is_empty(self):
+        if hasattr(self, "_buffer"):
+            return not self._buffer.tell()
+        return getattr(self, "_buffers", None) == {}  # of version 7: one for each cell that prints
+
+    def flush_some(self):
+        if not is_empty(self):
+            flush(self)
+
+    OutStream.write, OutStream.flush = bounded, flush_some
 
 
 def jupyter():
