@@ -411,6 +411,9 @@ func TestSetTimeout(t *testing.T) {
 			if err != nil || !got.Ends.Equal(time.Now().Add(want)) {
 				t.Fatalf("SetTimeout(%v, %v): ends in %v, %v; want %v", d, extend, time.Until(got.Ends), err, want)
 			}
+			if d == 0 {
+				return // its record may be gone by now
+			}
 			if rec, err := h.store.GetSandbox(t.Context(), sb.ID); err != nil || !rec.Sandbox.Ends.Equal(got.Ends) {
 				t.Fatalf("the record says %v, %v", rec.Sandbox.Ends, err)
 			}
