@@ -39,7 +39,7 @@ func TestEndpoints(t *testing.T) {
 		want               string
 	}{
 		{"POST", "/v2/sandboxes", `{"templateID":"base"}`, 201, created},
-		{"POST", "/sandboxes", `{"templateID":"base:default","timeout":5,"autoPause":false,"mcp":null,"volumeMounts":[],"unknown":{"x":1}}`, 201, created},
+		{"POST", "/sandboxes", `{"templateID":"base:default","timeout":5,"autoPause":false,"mcp":{"duckduckgo":{}},"volumeMounts":[],"unknown":{"x":1}}`, 201, created},
 		{"POST", "/sandboxes", `{"templateID":"base","secure":false}`, 201, strings.Replace(created, `"envdAccessToken":"tok",`, "", 1)},
 		{"POST", "/v2/sandboxes", `{"templateID":"base","secure":false}`, 201, created},
 		{"POST", "/v2/sandboxes", `{"templateID":"base","network":{"allowPublicTraffic":false}}`, 201, strings.Replace(created, `"trafficAccessToken":null`, `"trafficAccessToken":"traffic"`, 1)},
@@ -141,7 +141,7 @@ func TestBadInput(t *testing.T) {
 		{"private but open", "POST", "/sandboxes", `{"templateID":"base","secure":false,"network":{"allowPublicTraffic":false}}`, 400, "network.allowPublicTraffic",
 			"You cannot create a sandbox without public access unless you enable secure envd access via 'secure' flag."},
 		{"network type", "POST", "/v2/sandboxes", create("network", `{"allowOut":"x"}`), 400, "network.allowOut", "string given, a list needed"},
-		{"mcp", "POST", "/v2/sandboxes", create("mcp", `{"x":{}}`), 501, "mcp", "mcp: the MCP gateway is not supported yet"},
+		{"mcp", "POST", "/v2/sandboxes", create("mcp", `["x"]`), 400, "mcp", "an object needed"},
 		{"volumes", "POST", "/v2/sandboxes", create("volumeMounts", `[{"name":"a","path":"/b"}]`), 501, "volumeMounts", "not supported yet"},
 		{"iam", "POST", "/v2/sandboxes", create("iam", `{"tokens":{"a":{"audience":"x"}}}`), 400, "iam.tokens.a.tokenType", `"" is no type of token`},
 		{"rules", "POST", "/v2/sandboxes", create("network", `{"rules":{"example.com":[1]}}`), 400, "network.rules", "number given"},

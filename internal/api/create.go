@@ -22,9 +22,11 @@ type createBody struct {
 	AutoResume          *struct {
 		Enabled bool `json:"enabled"`
 	} `json:"autoResume"`
-	Secure       *bool             `json:"secure"` // v1 only
-	MCP          json.RawMessage   `json:"mcp"`
-	VolumeMounts []json.RawMessage `json:"volumeMounts"`
+	Secure *bool `json:"secure"` // v1 only
+	// MCP tells which servers E2B's client is about to start. The client runs the program
+	// mcp-gateway in the sandbox itself, and reports when the template has none.
+	MCP          map[string]json.RawMessage `json:"mcp"`
+	VolumeMounts []json.RawMessage          `json:"volumeMounts"`
 	IAM          *struct {
 		Tokens map[string]struct {
 			Audience  string `json:"audience"`
@@ -153,10 +155,7 @@ func (body createBody) tokens() (map[string]carrel.TokenSpec, error) {
 // notYet refuses features of E2B that this build does not have. To accept them and do something
 // else would be worse than an error.
 func notYet(body createBody) error {
-	switch {
-	case len(body.MCP) > 0 && string(body.MCP) != "null":
-		return later("mcp", "the MCP gateway")
-	case len(body.VolumeMounts) > 0:
+	if len(body.VolumeMounts) > 0 {
 		return later("volumeMounts", "mounting volumes")
 	}
 	return nil

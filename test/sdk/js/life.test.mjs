@@ -18,6 +18,12 @@ test('create, isRunning, getInfo, kill', async () => {
   assert.equal(await Sandbox.kill(sandbox.sandboxId), false)
 })
 
+test('a template without an MCP gateway', async () => {
+  const metadata = { purpose: `gateway-${Date.now()}` }
+  await assert.rejects(create({ metadata, mcp: { any: {} } }), /Failed to start MCP gateway/)
+  assert.deepEqual(await Sandbox.list({ query: { metadata } }).nextItems(), [])
+})
+
 test('connect by id reaches the same machine', async () => {
   const sandbox = await create()
   await sandbox.files.write('kept.txt', 'kept')

@@ -45,6 +45,12 @@ class Life(Case):
         self.assertFalse(sandbox.is_running())
         self.assertFalse(Sandbox.kill(sandbox.sandbox_id))
 
+    def test_no_gateway(self):
+        metadata = {"gateway": str(time.time())}
+        with self.assertRaisesRegex(SandboxException, "Failed to start MCP gateway"):
+            Sandbox.create(TEMPLATE, metadata=metadata, mcp={"any": {}})
+        self.assertEqual(Sandbox.list(query=SandboxQuery(metadata=metadata)).next_items(), [])
+
     def test_connect(self):
         self.sandbox.files.write("kept", "kept")
         self.assertEqual(Sandbox.connect(self.sandbox.sandbox_id).files.read("kept"), "kept")
