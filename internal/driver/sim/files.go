@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"context"
+
 	"github.com/carrel-dev/carrel/internal/guest/agent"
 	"github.com/carrel-dev/carrel/shell/vfs"
 )
@@ -135,10 +137,11 @@ func (s *system) IsNetworkMount(name string) (bool, error) {
 
 // watcher passes the filesystem's changes to the agent.
 type watcher struct {
-	w    *vfs.Watch
-	c    chan agent.Change
-	stop chan struct{}
-	done chan struct{}
+	w     *vfs.Watch
+	c     chan agent.Change
+	flush chan chan struct{} // of Flush; pass closes what it receives
+	stop  chan struct{}
+	done  chan struct{}
 }
 
 // Watch implements agent.Filesystem.
@@ -147,7 +150,8 @@ func (s *system) Watch(dir string, recursive bool) (agent.Watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &watcher{w: w, c: make(chan agent.Change), stop: make(chan struct{}), done: make(chan struct{})}
+	a := &watcher{w: w, c: make(chan agent.Change), flush: make(chan chan struct{}), stop: make(chan struct{}),
+		done: make(chan struct{})}
 	go a.pass()
 	return a, nil
 }
@@ -159,12 +163,47 @@ var ops = map[vfs.Op]agent.Op{vfs.Create: agent.OpCreate, vfs.Write: agent.OpWri
 func (a *watcher) pass() {
 	defer close(a.done)
 	defer close(a.c)
-	for ch := range a.w.C() {
+	for {
 		select {
-		case a.c <- agent.Change{Path: ch.Path, Op: ops[ch.Op]}:
-		case <-a.stop:
-			return
+		case ch, ok := <-a.w.C():
+			if !ok || !a.send(ch) {
+				return
+			}
+		case done := <-a.flush:
+			for range len(a.w.C()) {
+				if ch, ok := <-a.w.C(); !ok || !a.send(ch) {
+					return
+				}
+			}
+			close(done)
 		}
+	}
+}
+
+// send delivers one change, or reports false when the watcher is closed.
+func (a *watcher) send(ch vfs.Change) bool {
+	select {
+	case a.c <- agent.Change{Path: ch.Path, Op: ops[ch.Op]}:
+		return true
+	case <-a.stop:
+		return false
+	}
+}
+
+// Flush implements agent.Watcher.
+func (a *watcher) Flush(ctx context.Context) {
+	flushed := make(chan struct{})
+	select {
+	case a.flush <- flushed:
+	case <-a.done:
+		return
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-flushed:
+	case <-a.done:
+	case <-ctx.Done():
 	}
 }
 

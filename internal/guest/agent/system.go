@@ -148,10 +148,12 @@ type Change struct {
 	Op   Op
 }
 
-// Watcher delivers changes. C is closed when the watcher ends; Err then says why.
+// Watcher delivers changes. C is closed when the watcher ends; Err then says why. Flush returns when
+// all changes from before the call were received from C, or when the watcher or ctx has ended.
 type Watcher interface {
 	C() <-chan Change
 	Err() error
+	Flush(ctx context.Context)
 	Close() error
 }
 

@@ -66,6 +66,8 @@ func (p *pollWatchers) find(id string, remove bool) (*pollWatcher, error) {
 // pollWatcher keeps the events of a watched directory until a client takes them.
 type pollWatcher struct {
 	watch *watch
+	idle  chan struct{} // run receives from it between two changes
+	ended chan struct{} // closed when run has returned
 
 	mu     sync.Mutex
 	events []*filesystem.FilesystemEvent
@@ -74,8 +76,10 @@ type pollWatcher struct {
 
 // run gathers events until RemoveWatcher or the agent's end closes the watcher.
 func (p *pollWatcher) run() {
+	defer close(p.ended)
 	for {
 		select {
+		case <-p.idle:
 		case <-p.watch.a.ctx.Done():
 			_ = p.watch.w.Close() // nobody is left to tell
 			return
@@ -120,6 +124,17 @@ func (p *pollWatcher) fail(err error) {
 	p.err = err
 }
 
+// settle waits until take returns all changes from before the call. A client that has written a file
+// and polls expects to be told of it, however busy the machine is.
+func (p *pollWatcher) settle(ctx context.Context) {
+	p.watch.w.Flush(ctx)
+	select {
+	case p.idle <- struct{}{}: // run keeps what it receives before it comes here
+	case <-p.ended:
+	case <-ctx.Done():
+	}
+}
+
 // take returns the events since the last call, or the reason why no more will come.
 func (p *pollWatcher) take() ([]*filesystem.FilesystemEvent, error) {
 	p.mu.Lock()
@@ -143,18 +158,19 @@ func (s *filesystemService) CreateWatcher(_ context.Context, req *connect.Reques
 		s.watchers.set(id, nil)
 		return nil, err
 	}
-	p := &pollWatcher{watch: w}
+	p := &pollWatcher{watch: w, idle: make(chan struct{}), ended: make(chan struct{})}
 	s.watchers.set(id, p)
 	s.a.spawn(p.run)
 	return connect.NewResponse(&filesystem.CreateWatcherResponse{WatcherId: id}), nil
 }
 
 // GetWatcherEvents returns the changes since the last call.
-func (s *filesystemService) GetWatcherEvents(_ context.Context, req *connect.Request[filesystem.GetWatcherEventsRequest]) (*connect.Response[filesystem.GetWatcherEventsResponse], error) {
+func (s *filesystemService) GetWatcherEvents(ctx context.Context, req *connect.Request[filesystem.GetWatcherEventsRequest]) (*connect.Response[filesystem.GetWatcherEventsResponse], error) {
 	p, err := s.watchers.find(req.Msg.GetWatcherId(), false)
 	if err != nil {
 		return nil, err
 	}
+	p.settle(ctx)
 	events, err := p.take()
 	if err != nil {
 		return nil, err

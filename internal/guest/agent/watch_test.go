@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -273,6 +274,22 @@ func TestWatchersThatPoll(t *testing.T) {
 	d.fails(err, connect.CodeNotFound, "watcher with id "+id+" not found")
 	_, err = d.fs.GetWatcherEvents(ctx, connect.NewRequest(&filesystem.GetWatcherEventsRequest{WatcherId: id}))
 	d.fails(err, connect.CodeNotFound, "watcher with id "+id+" not found")
+}
+
+// TestPollTellsAllBefore checks that a poll tells what was done before it, without another try.
+func TestPollTellsAllBefore(t *testing.T) {
+	d := newDisk(t)
+	ctx := context.Background()
+	made, err := d.fs.CreateWatcher(ctx, connect.NewRequest(&filesystem.CreateWatcherRequest{Path: "."}))
+	must(t, err)
+	for i := range 500 {
+		d.put("x", strconv.Itoa(i))
+		resp, err := d.fs.GetWatcherEvents(ctx, connect.NewRequest(&filesystem.GetWatcherEventsRequest{WatcherId: made.Msg.GetWatcherId()}))
+		must(t, err)
+		if n := len(resp.Msg.GetEvents()); n == 0 || word(resp.Msg.GetEvents()[n-1]) != "write x" {
+			t.Fatalf("poll %d tells %v", i, resp.Msg.GetEvents())
+		}
+	}
 }
 
 // TestWatcherThatIsForgotten checks a client that never asks. It must cost a bounded amount of

@@ -1,6 +1,7 @@
 package oshost
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -52,6 +53,10 @@ type watcher struct {
 	tree *watchTree // used by run alone
 	c    chan agent.Change
 
+	asking  sync.Mutex
+	asked   []chan struct{} // of Flush; run takes them
+	waiting []chan struct{} // taken, and closed when the kernel has no more; used by run alone
+
 	once     sync.Once
 	closeErr error
 
@@ -86,6 +91,50 @@ func (w *watcher) Close() error {
 	return w.closeErr
 }
 
+// Flush returns when the kernel had no more events and all were received, or when the watcher or ctx
+// has ended.
+func (w *watcher) Flush(ctx context.Context) {
+	done := make(chan struct{})
+	w.asking.Lock()
+	w.asked = append(w.asked, done)
+	w.asking.Unlock()
+	// The deadline wakes run, as in Close. An error says that the watcher has ended.
+	_ = w.file.SetReadDeadline(time.Unix(1, 0))
+	select {
+	case <-done:
+	case <-w.done:
+	case <-ctx.Done():
+	}
+}
+
+// take adds to waiting who has asked since the last call.
+func (w *watcher) take() {
+	w.asking.Lock()
+	defer w.asking.Unlock()
+	w.waiting, w.asked = append(w.waiting, w.asked...), nil
+}
+
+// answer tells all that wait.
+func (w *watcher) answer() {
+	for _, done := range w.waiting {
+		close(done)
+	}
+	w.waiting = nil
+}
+
+// wake goes on after a deadline. It reports false if Close has set it.
+func (w *watcher) wake() bool {
+	if err := w.file.SetReadDeadline(time.Time{}); err != nil {
+		return false
+	}
+	select { // after the deadline is gone: Close may have set it in between
+	case <-w.stop:
+		return false
+	default:
+		return true
+	}
+}
+
 // run reads until Close or an error.
 func (w *watcher) run() {
 	defer close(w.c)
@@ -113,24 +162,28 @@ func (w *watcher) run() {
 	}
 }
 
-// read waits for events. If there are none at the moment, it tells the tree, which then forgets
-// what it kept to understand pending events.
+// read waits for events. If there are none at the moment, it answers those who wait for that, and
+// tells the tree, which then forgets what it kept to understand pending events.
 func (w *watcher) read(wait func(func(fd uintptr) bool) error, buf []byte) (n int, err error) {
-	werr := wait(func(fd uintptr) bool {
+	ready := func(fd uintptr) bool {
 		for {
+			w.take() // before the read, which then speaks for them, too
 			n, err = unix.Read(int(fd), buf)
 			switch err {
 			case unix.EINTR:
 				continue
 			case unix.EAGAIN:
 				w.tree.settle()
+				w.answer()
 				return false
 			}
 			return true
 		}
-	})
-	if werr != nil {
-		return 0, os.ErrClosed // Close ends the waiting
+	}
+	for wait(ready) != nil {
+		if !w.wake() {
+			return 0, os.ErrClosed
+		}
 	}
 	if err != nil {
 		return 0, err
