@@ -15,15 +15,17 @@ var pages = []string{"agent", "cli", "install", "policy", "pool", "run", "sim", 
 // aside has shell lines and blocks (by their first line) that TestDocs does not run, with the
 // reasons. Everything else is run and must succeed.
 var aside = map[string]string{
-	"sh install.sh":          "test/install runs it, from real artefacts",
-	"dpkg -i carrel_V":       "test/install runs it, on a root filesystem of its own",
-	"systemctl status":       "no systemd runs here; test/install checks the unit",
-	"carrel sim --allow api": "nothing is outside of this machine; test/net has hosts of its own",
-	"carrel sim --mcp":       "no such server is here; testdata/sim_tools.txt in test/script has one",
-	"FROM debian:12":         "nothing here builds images; test/install starts the one that is shipped",
-	`{"max_calls": 100`:      "testdata/sim_tools.txt in test/script has rules of each kind",
-	"○ s47a3dgg":             "IDs and times are never the same; internal/cli draws such trees in tests",
-	"carrel: over the":       "the message of a program, which shell/ tests",
+	"sh install.sh":                 "test/install runs it, from real artefacts",
+	"dpkg -i carrel_V":              "test/install runs it, on a root filesystem of its own",
+	"systemctl status":              "no systemd runs here; test/install checks the unit",
+	"carrel sim --allow api":        "nothing is outside of this machine; test/net has hosts of its own",
+	"carrel create --policy record": "test/net learns from a sandbox whose work reaches something",
+	"carrel policy learn ID":        "the same",
+	"carrel sim --mcp":              "no such server is here; testdata/sim_tools.txt in test/script has one",
+	"FROM debian:12":                "nothing here builds images; test/install starts the one that is shipped",
+	`{"max_calls": 100`:             "testdata/sim_tools.txt in test/script has rules of each kind",
+	"○ s47a3dgg":                    "IDs and times are never the same; internal/cli draws such trees in tests",
+	"carrel: over the":              "the message of a program, which shell/ tests",
 }
 
 // instead replaces the reader's own names on the pages with names that exist in the test.
