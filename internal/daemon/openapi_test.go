@@ -18,6 +18,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/api"
 	"github.com/carrel-dev/carrel/internal/identity"
 	"github.com/carrel-dev/carrel/internal/openapi"
+	"github.com/carrel-dev/carrel/internal/signin"
 	"github.com/carrel-dev/carrel/internal/sshdoor"
 )
 
@@ -227,6 +228,9 @@ var unrecorded = map[string]string{
 	"POST /carrel/v1/templates/pull":                                "there is no registry here; its lines are those of import",
 	"POST /carrel/v1/templates/{name}/push":                         "as before",
 	"POST " + identity.IntrospectPath:                               "it answers with what RFC 7662 says, which package identity tests",
+	"POST " + signin.DeviceAuthPath:                                 "it answers with what RFC 8628 says, which TestDeviceFlow and others here test",
+	"POST " + signin.TokenPath:                                      "as before",
+	"POST " + signin.RevokePath:                                     "as before, of RFC 7009",
 }
 
 // TestDocumentIsTrue asks a real daemon for everything, and compares each answer with the document
