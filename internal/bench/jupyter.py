@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -102,6 +103,7 @@ async def once(cells):
     finally:
         server.send_signal(signal.SIGTERM)
         server.wait()
+        shutil.rmtree(home, ignore_errors=True)
 
 
 out = {"First": [], "Warm": [], "Memory": []}
