@@ -15,6 +15,7 @@ import (
 // Bounds of what is learned. A program that knows that it is watched decides what is seen.
 const (
 	maxTargets    = 300
+	maxNotes      = 300
 	maxPrograms   = 20 // of one target
 	maxMethods    = 12 // of one target; with more, its rules name none
 	maxMethodSets = 3  // of one target; with more, it gets one rule
@@ -35,8 +36,9 @@ type LearnOptions struct {
 // Learner makes the smallest policy that allows again what a sandbox did. It reads the decisions of
 // the wire: a sandbox whose policy allows everything and has inspect shows the most.
 //
-// What it learns is what happened, with two exceptions. Parts of paths that look like IDs, or of
-// which there are many, become "*". And where one connection was not looked into, every request to
+// What it learns is what happened, with these exceptions. Parts of paths that look like IDs, or of
+// which there are many, become "*". What is very long or very many becomes "**", or one rule with
+// all methods and paths of its host. And where one connection was not looked into, every request to
 // that host and port is allowed.
 type Learner struct {
 	opts  LearnOptions
@@ -85,13 +87,13 @@ func NewLearner(opts LearnOptions) *Learner {
 func (l *Learner) Add(d carrel.Decision) {
 	switch {
 	case strings.HasPrefix(d.Rule, "audit:"):
-		l.notes["the log lost decisions: the policy may allow too little"]++
+		l.note("the log lost decisions: the policy may allow too little")
 		return
 	case !d.Allowed && !l.opts.Denied:
-		l.notes["what was refused is left out: --denied takes it in"]++
+		l.note("what was refused is left out: --denied takes it in")
 		return
 	case !d.Allowed && strings.HasPrefix(d.Rule, "built-in:"):
-		l.notes[fmt.Sprintf("%s is left out: no rule opens it (%s)", destinationOf(d), d.Rule)]++
+		l.note(fmt.Sprintf("%s is left out: no rule opens it (%s)", destinationOf(d), d.Rule))
 		return
 	}
 	at, ok := l.targetOf(d)
@@ -100,7 +102,7 @@ func (l *Learner) Add(d carrel.Decision) {
 	}
 	t := l.seen[at]
 	if t == nil && len(l.seen) >= maxTargets {
-		l.notes[fmt.Sprintf("there were more than %d destinations: the others are left out", maxTargets)]++
+		l.note(fmt.Sprintf("there were more than %d destinations: the others are left out", maxTargets))
 		return
 	}
 	if t == nil {
@@ -108,6 +110,15 @@ func (l *Learner) Add(d carrel.Decision) {
 		l.seen[at] = t
 	}
 	t.add(d)
+}
+
+// note notes what the policy leaves out. Most notes name a destination that a program chose, so their
+// number is bounded.
+func (l *Learner) note(text string) {
+	if _, had := l.notes[text]; !had && len(l.notes) >= maxNotes {
+		text = "there is more that the policy leaves out"
+	}
+	l.notes[text]++
 }
 
 // destinationOf is the text for a decision's destination.
@@ -128,7 +139,7 @@ func (l *Learner) targetOf(d carrel.Decision) (target, bool) {
 		// Whoever asked for a name went on to connect, unless the name was refused.
 		return target{host: at.host}, !d.Allowed
 	case d.Protocol == "udp" && d.Port == 443 && at.host != d.Address:
-		l.notes[fmt.Sprintf("QUIC to %s is left out: clients use TCP then", destinationOf(d))]++
+		l.note(fmt.Sprintf("QUIC to %s is left out: clients use TCP then", destinationOf(d)))
 		return at, false
 	case d.Protocol == "tls" || d.Protocol == "https":
 		at.protocol = "https"
@@ -177,7 +188,7 @@ type draft struct {
 func (d draft) conditions() string {
 	r := d.rule
 	return strings.Join([]string{strings.Join(r.Ports, ","), r.Protocol, strings.Join(r.Methods, ","),
-		strings.Join(r.Paths, "\x00")}, "\n")
+		strings.Join(r.Paths, "\x00"), strconv.FormatBool(r.Inspect)}, "\n")
 }
 
 // Learned returns the policy.
@@ -280,8 +291,8 @@ func (l *Learner) drafts(at target, t *traffic) []draft {
 	isWeb := plain.Protocol == "https" || plain.Protocol == "http"
 	if !isWeb || l.opts.Hosts || t.blind {
 		if isWeb && t.blind && !l.opts.Hosts {
-			l.notes[fmt.Sprintf("requests to %s port %d were not seen: inspect shows their methods and paths",
-				at.host, at.port)]++
+			l.note(fmt.Sprintf("requests to %s port %d were not seen: inspect shows their methods and paths",
+				at.host, at.port))
 		}
 		return []draft{{plain, t.Seen}}
 	}

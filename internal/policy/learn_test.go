@@ -203,7 +203,14 @@ func TestLearnHostile(t *testing.T) {
 		all = append(all, d)
 	}
 	all = append(all, carrel.Decision{Allowed: true, Protocol: "tls", Name: "a\n- allow: ['*']", Address: "203.0.113.1", Port: 443, Rule: "x"})
+	for i := range 5000 {
+		all = append(all, carrel.Decision{Allowed: true, Protocol: "udp", Port: 443, Rule: "x",
+			Name: fmt.Sprintf("q%d.example.com", i), Address: "203.0.113.1"})
+	}
 	out, p := learn(t, policy.LearnOptions{}, all...)
+	if len(out.Notes) > 310 {
+		t.Errorf("%d notes", len(out.Notes))
+	}
 	text, err := out.YAML()
 	if err != nil {
 		t.Fatal(err)
