@@ -178,6 +178,18 @@ of stdin. People change their own password on the daemon's page /password.`,
 	return c
 }
 
+// showAll prints a list: as JSON, or as a table with a row for each.
+func showAll[T any](a *app, all []T, columns []string, row func(T) []string) error {
+	if a.json {
+		return a.printJSON(all)
+	}
+	rows := make([][]string, len(all))
+	for i, one := range all {
+		rows[i] = row(one)
+	}
+	return a.table(columns, rows)
+}
+
 func (a personCommands) personList() *cobra.Command {
 	return &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List the people", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -186,11 +198,8 @@ func (a personCommands) personList() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if a.json {
-					return a.printJSON(all)
-				}
-				rows := make([][]string, len(all))
-				for i, one := range all {
+				columns := []string{"NAME", "SIGNS IN BY", "LAST SEEN", "STATE", "ID"}
+				return showAll(a.app, all, columns, func(one carrel.Person) []string {
 					by, is := "password", "works"
 					if one.Provider {
 						by = "provider"
@@ -198,9 +207,8 @@ func (a personCommands) personList() *cobra.Command {
 					if !one.Disabled.IsZero() {
 						is = "disabled " + day(one.Disabled)
 					}
-					rows[i] = []string{one.Name, by, day(one.LastSeen), is, one.ID}
-				}
-				return a.table([]string{"NAME", "SIGNS IN BY", "LAST SEEN", "STATE", "ID"}, rows)
+					return []string{one.Name, by, day(one.LastSeen), is, one.ID}
+				})
 			})
 		}}
 }
@@ -264,11 +272,8 @@ func (a personCommands) memberList() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if a.json {
-					return a.printJSON(all)
-				}
-				rows := make([][]string, len(all))
-				for i, one := range all {
+				columns := []string{"PERSON", "ROLE", "BY", "SINCE"}
+				return showAll(a.app, all, columns, func(one carrel.Member) []string {
 					by := one.Project
 					switch {
 					case one.Organisation != "":
@@ -276,9 +281,8 @@ func (a personCommands) memberList() *cobra.Command {
 					case one.Group != "":
 						by = "group " + one.Group
 					}
-					rows[i] = []string{one.Person, string(one.Role), by, day(one.Since)}
-				}
-				return a.table([]string{"PERSON", "ROLE", "BY", "SINCE"}, rows)
+					return []string{one.Person, string(one.Role), by, day(one.Since)}
+				})
 			})
 		}}
 	whereFlags(c, &m)
@@ -315,14 +319,10 @@ func (a personCommands) orgList() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if a.json {
-					return a.printJSON(all)
-				}
-				rows := make([][]string, len(all))
-				for i, o := range all {
-					rows[i] = []string{o.Name, cmp.Or(strings.Join(o.Projects, " "), "-"), day(o.Created)}
-				}
-				return a.table([]string{"NAME", "PROJECTS", "CREATED"}, rows)
+				columns := []string{"NAME", "PROJECTS", "CREATED"}
+				return showAll(a.app, all, columns, func(o carrel.Organisation) []string {
+					return []string{o.Name, cmp.Or(strings.Join(o.Projects, " "), "-"), day(o.Created)}
+				})
 			})
 		}}
 }

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -23,28 +22,7 @@ import (
 // ask sends a request with some headers, and returns the answer.
 func ask(t testing.TB, method, url string, headers ...string) (int, string) {
 	t.Helper()
-	req, err := http.NewRequest(method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	if host := req.Header.Get("Host"); host != "" {
-		req.Host = host
-	}
-	tr := &http.Transport{}
-	defer tr.CloseIdleConnections()
-	resp, err := tr.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(body)
+	return send(t, method, url, "", headers...)
 }
 
 // series are the samples of a scrape: the sum of each metric, by name and by its labels in order.

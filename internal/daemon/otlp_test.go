@@ -27,7 +27,7 @@ func collect(t *testing.T) *otlptest.Collector {
 }
 
 // send sends a request with a body and headers, and returns the answer.
-func send(t *testing.T, method, url, body string, headers ...string) (int, string) {
+func send(t testing.TB, method, url, body string, headers ...string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
@@ -35,6 +35,9 @@ func send(t *testing.T, method, url, body string, headers ...string) (int, strin
 	}
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Add(headers[i], headers[i+1])
+	}
+	if host := req.Header.Get("Host"); host != "" {
+		req.Host = host
 	}
 	tr := &http.Transport{}
 	defer tr.CloseIdleConnections()
