@@ -450,12 +450,22 @@ func (s *Store) Get(ctx context.Context, id string) (image.Image, error) {
 			err = thins(s).again(ctx, t)
 		}
 	}
-	if errors.Is(err, errDamaged) {
+	switch {
+	case err == nil:
+		return t.Image, nil
+	case s.isGone(t): // deleted meanwhile: a file that lacks is no fault of the disk
+		return image.Image{}, notFound("get template", id)
+	case errors.Is(err, errDamaged):
 		return image.Image{}, damaged(t.Name, err)
-	} else if err != nil {
-		return image.Image{}, archive.Classify("open template", err)
 	}
-	return t.Image, nil
+	return image.Image{}, archive.Classify("open template", err)
+}
+
+// isGone reports whether a template that was found is no longer in the store.
+func (s *Store) isGone(t *entry) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byID[t.ID] == nil
 }
 
 // getHost returns the built-in host, and makes it again if it is damaged.

@@ -361,6 +361,34 @@ func TestHammer(t *testing.T) {
 	wg.Wait()
 }
 
+// TestGetWhileDeleted opens templates while they are deleted: each call finds one or finds none.
+func TestGetWhileDeleted(t *testing.T) {
+	ctx := context.Background()
+	s := open(t, store.Options{})
+	for range 40 {
+		img := mustImport(t, s, "app", "x")
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for {
+					_, err := s.Get(ctx, img.ID)
+					if err == nil {
+						continue
+					}
+					if carrel.KindOf(err) != carrel.NotFound {
+						t.Errorf("get: %v", err)
+					}
+					return
+				}
+			})
+		}
+		if err := s.Delete(ctx, img.ID); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+	}
+}
+
 // TestDirectory imports a directory and compares both trees through the kernel.
 func TestDirectory(t *testing.T) {
 	src := t.TempDir()
