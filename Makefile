@@ -11,6 +11,7 @@
 #   make kernels   the code interpreter: its kernels, and E2B's own packages for it
 #   make frameworks  the frameworks that agents are made with, unmodified, on real sandboxes with a fake model
 #   make metrics  the dashboard for Grafana against a real Prometheus and a real daemon
+#   make postgres  the store of records on a real PostgreSQL, with the server killed, full, slow and away
 #   make bench     the side-by-side measurements (BENCH="create exec --quick" for some)
 #   make build     bin/carrel and what it carries
 #   make dist      packages, archives, an image, checksums and bills of materials in bin/dist
@@ -50,7 +51,7 @@ REAL        := ./internal/driver/gvisor ./test/crash ./test/fulldisk ./test/upgr
 	./test/chaos ./test/build ./test/builtin ./test/datadir ./test/registry ./local ./internal/driver/sim ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./test/metrics ./internal/linux/cell ./internal/tools ./internal/tools/licenses
 PLAIN        = $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|shell/test|shell/internal)(/|$$)' | grep -v 'carrel-dev/carrel/bench' | grep -vE '/(internal/box$$|shell/codemode|shell/tools/(script|sqlite|git|data))')
 
-.PHONY: metrics frameworks test-matrix chaos kernels play dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim
+.PHONY: metrics postgres frameworks test-matrix chaos kernels play dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim
 
 build: bin/carrel bin/carrel-guest bin/carrel-sudo bin/carrel-box bin/carrel-sentry
 
@@ -160,6 +161,13 @@ metrics: build bin/prometheus/prometheus
 bin/prometheus/prometheus:
 	internal/tools/prometheus.sh bin/prometheus
 
+# The store on Debian's PostgreSQL. It is unpacked into bin where it is not installed; each test has a server of its own.
+postgres: bin/postgres/bin
+	CARREL_POSTGRES=$(CURDIR)/bin/postgres CARREL_REQUIRE=$(CARREL_REQUIRE),postgres $(GOTEST) -v -timeout 20m ./internal/state/postgres/...
+
+bin/postgres/bin:
+	internal/tools/postgres.sh bin/postgres
+
 # Everything that is released, for all systems, in bin/dist. DIST="-platforms linux/amd64" makes one alone.
 # A version is the last tag's; between tags it is the next one's, with the commit's time.
 DIST_VERSION ?= $(shell internal/tools/version.sh)
@@ -254,7 +262,7 @@ test-matrix: need-sdk build
 	CARREL_MATRIX=1 $(GOTEST) -v -timeout 60m ./test/matrix
 
 test-all:
-	+@internal/tools/parts.sh $(PARTS) cross-build packages everything bare
+	+@internal/tools/parts.sh $(PARTS) cross-build packages postgres everything bare
 
 everything: build need-sim
 	$(GOTEST) -timeout 60m ./...

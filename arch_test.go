@@ -43,7 +43,7 @@ var floors = []struct {
 		"internal/driver/sim", "internal/driver/gvisor", "internal/driver/ns", "internal/seatbelt", "internal/guest/agent", "internal/guest/oshost",
 		"internal/guest/sudo", "internal/guest/guestbin", "internal/guest/interpreter", "internal/wire",
 		"internal/image/store", "internal/image/erofs", "internal/image/archive", "internal/image/registry", "internal/image/hostbase", "internal/image/locale", "internal/image/ocitar", "internal/image/stargz", "internal/image/filler",
-		"internal/state/sqlite", "internal/state/memory",
+		"internal/state/sqlite", "internal/state/memory", "internal/state/postgres",
 		"internal/snapshot/disk", "internal/snapshot/apart", "internal/snapshot/s3",
 		"internal/snapshot/store",
 		"internal/vault", "internal/identity", "internal/provider", "internal/audit", "internal/certs",
@@ -87,6 +87,7 @@ var confined = map[string][]string{
 	"gvisor.dev/gvisor/pkg/tcpip":            {"internal/wire", "internal/driver/gvisor"},
 	"gvisor.dev/gvisor":                      {"internal/driver/gvisor", "internal/wire"},
 	"modernc.org/sqlite":                     {"internal/state/sqlite", "shell/tools/sqlite"},
+	"github.com/jackc/pgx":                   {"internal/state/postgres"},
 	"k8s.io/client-go":                       {"internal/driver/kube"},
 	"github.com/erofs/go-erofs":              {"internal/image", "internal/tools/guestimage"},
 	"github.com/google/go-containerregistry": {"internal/image", "internal/tools/dist", "internal/bench", "test/daemontest"},
@@ -109,7 +110,7 @@ var confined = map[string][]string{
 	"github.com/JohannesKaufmann":            {"shell/tools/data"},
 	"go.opentelemetry.io":                    {"internal/trace/otlp"},
 	"github.com/prometheus/client_golang":    {"internal/metrics", "internal/trace/otlp"},
-	"os/exec":                                {"internal/driver", "internal/guest/oshost", "internal/guest/interpreter/kernel", "internal/keeper", "internal/linux", "internal/box", "internal/run", "internal/cli", "internal/tools", "cmd", "internal/bench", "bench", "test", "internal/image", "internal/snapshot/s3/s3test", "shell/internal"},
+	"os/exec":                                {"internal/driver", "internal/guest/oshost", "internal/guest/interpreter/kernel", "internal/keeper", "internal/linux", "internal/box", "internal/run", "internal/cli", "internal/tools", "cmd", "internal/bench", "bench", "test", "internal/image", "internal/snapshot/s3/s3test", "internal/state/postgres/postgrestest", "shell/internal"},
 }
 
 // TestFloors fails when a package imports something above it, a sibling that is

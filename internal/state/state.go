@@ -1,14 +1,16 @@
 // Package state is the contract for durable records. The service writes them so that nothing that
 // it acknowledged is lost when the daemon dies.
 //
-// Package sqlite implements the contract on a file, package memory without one. A write has reached
-// the disk when the method returns.
+// Package sqlite implements the contract on a file, package postgres in a database that several
+// processes share, package memory without either. A write has reached the disk when the method
+// returns.
 package state
 
 import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/carrel-dev/carrel"
@@ -213,8 +215,13 @@ func (t *Tombstones) Add(id string) {
 	}
 }
 
+// ErrUnknown is part of an error of a write that may have happened or not: the store lost its
+// database in the middle of it, or the caller's context ended. Without it, a write that has an error
+// did not happen. Only package postgres says so; in the others, a context that ends leaves it open.
+var ErrUnknown = errors.New("it is not known whether the write happened")
+
 // Store keeps records and events. All methods are safe for concurrent use and return errors of kind
-// NotFound, Exhausted (the disk) or Internal.
+// NotFound, Exhausted (the disk), Unavailable (a database that does not answer) or Internal.
 type Store interface {
 	PutSandbox(ctx context.Context, r Record) error
 	GetSandbox(ctx context.Context, id carrel.ID) (Record, error)

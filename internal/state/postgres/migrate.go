@@ -1,0 +1,166 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carrel-dev/carrel"
+)
+
+// schemaLock is the advisory lock of a database's tables. A migration holds it alone; transactions
+// that write share it.
+const schemaLock int64 = 0x6361_7272_656c // "carrel"
+
+// migrateTimeout bounds the statements of a migration.
+const migrateTimeout = 10 * time.Minute
+
+// migrations bring the tables from version i to i+1. A released one is never changed: a new one is
+// added.
+//
+// Times are in nanoseconds since 1970, except those that the server's clock decides. Keys are what
+// [key] makes of IDs and names.
+var migrations = []string{`
+	CREATE TABLE sandboxes (
+		id      bytea PRIMARY KEY,
+		started bigint NOT NULL,
+		record  json NOT NULL
+	);
+	CREATE INDEX sandboxes_started ON sandboxes (started, id);
+	CREATE TABLE snapshots (
+		id      bytea PRIMARY KEY,
+		sandbox bytea NOT NULL,
+		created bigint NOT NULL,
+		record  json NOT NULL
+	);
+	CREATE INDEX snapshots_created ON snapshots (created, id);
+	CREATE TABLE projects      (id bytea PRIMARY KEY, created bigint NOT NULL, record json NOT NULL);
+	CREATE TABLE keys          (id bytea PRIMARY KEY, created bigint NOT NULL, record json NOT NULL);
+	CREATE TABLE people        (id bytea PRIMARY KEY, created bigint NOT NULL, record json NOT NULL);
+	CREATE TABLE organisations (id bytea PRIMARY KEY, created bigint NOT NULL, record json NOT NULL);
+	CREATE TABLE sessions      (id bytea PRIMARY KEY, created bigint NOT NULL, record json NOT NULL);
+	CREATE TABLE tombstones (
+		id   bytea PRIMARY KEY,
+		time bigint NOT NULL
+	);
+	CREATE INDEX tombstones_time ON tombstones (time);
+	CREATE TABLE usage (
+		id    bytea PRIMARY KEY,
+		start bigint NOT NULL,
+		until bigint NOT NULL,
+		body  json NOT NULL
+	);
+	CREATE INDEX usage_until ON usage (until, start);
+
+	-- The number of the newest event. A sequence would not do: its numbers become visible out of
+	-- order, so that a reader who goes on after the last one misses some, and it leaves gaps.
+	CREATE TABLE event_number (
+		one   boolean PRIMARY KEY DEFAULT true CHECK (one),
+		value bigint NOT NULL
+	);
+	INSERT INTO event_number (value) VALUES (0);
+	CREATE TABLE events (
+		seq     bigint PRIMARY KEY,
+		time    bigint NOT NULL,
+		sandbox bytea NOT NULL,
+		body    json NOT NULL
+	);
+	CREATE INDEX events_sandbox ON events (sandbox, seq);
+	CREATE INDEX events_time ON events (time);
+
+	-- The last transaction of each open store, or with void, the number of one that never was.
+	CREATE TABLE writers (
+		store  text PRIMARY KEY,
+		number bigint NOT NULL,
+		void   boolean NOT NULL,
+		seen   timestamptz NOT NULL
+	) WITH (fillfactor = 50);
+
+	CREATE SEQUENCE lease_tokens AS bigint;
+	CREATE TABLE leases (
+		sandbox bytea PRIMARY KEY,
+		node    bytea NOT NULL,
+		token   bigint NOT NULL,
+		expires timestamptz NOT NULL
+	);
+	CREATE INDEX leases_expires ON leases (expires);`,
+}
+
+// migrate brings the tables to the newest version, in one transaction. If several programs start at
+// once, one of them does it and the others wait.
+func (s *Store) migrate(ctx context.Context) error {
+	const op = "migrate database"
+	var ce *carrel.Error
+	err := pgx.BeginFunc(ctx, s.write, func(tx pgx.Tx) error {
+		for _, setting := range []string{"statement_timeout", "idle_in_transaction_session_timeout"} {
+			if _, err := tx.Exec(ctx, "SELECT set_config($1, $2, true)", setting, fmt.Sprint(migrateTimeout.Milliseconds())); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", schemaLock); err != nil {
+			return err
+		}
+		version, err := s.version(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if version > len(migrations) {
+			return s.newer(op, version)
+		}
+		for ; version < len(migrations); version++ {
+			if _, err := tx.Exec(ctx, migrations[version]); err != nil {
+				return err
+			}
+		}
+		_, err = tx.Exec(ctx, "UPDATE version SET number = $1 WHERE number <> $1", version)
+		return err
+	})
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &ce) && ctx.Err() == nil:
+		return err
+	}
+	if err := ended(ctx, op, "", err); err != nil {
+		return err
+	}
+	return mapError(op, "", err)
+}
+
+// version reads the version of the tables. It makes the schema and the table of the version if they
+// are missing.
+func (s *Store) version(ctx context.Context, tx pgx.Tx) (version int, err error) {
+	// The plain form of IF NOT EXISTS asks for the right to make the schema even if it exists.
+	var there bool
+	err = tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)", s.schema).Scan(&there)
+	if err == nil && !there {
+		_, err = tx.Exec(ctx, "CREATE SCHEMA "+pgx.Identifier{s.schema}.Sanitize())
+	}
+	if err != nil {
+		return 0, err
+	}
+	err = tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n
+		ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'version')`, s.schema).Scan(&there)
+	if err == nil && !there {
+		_, err = tx.Exec(ctx, `CREATE TABLE version (
+			one    boolean PRIMARY KEY DEFAULT true CHECK (one),
+			number integer NOT NULL
+		);
+		INSERT INTO version (number) VALUES (0)`)
+	}
+	if err != nil {
+		return 0, err
+	}
+	err = tx.QueryRow(ctx, "SELECT number FROM version").Scan(&version)
+	return version, err
+}
+
+// newer is the error for tables of a version that this program does not know.
+func (s *Store) newer(op string, version int) error {
+	return &carrel.Error{Op: op, Kind: carrel.Unsupported, Field: "database",
+		Err:  fmt.Errorf("schema %s has version %d, this program knows %d", s.schema, version, len(migrations)),
+		Hint: "a newer carrel uses this database: run that version or a later one"}
+}
