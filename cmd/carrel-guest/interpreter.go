@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"os/signal"
 	"runtime/debug"
 	"strconv"
@@ -14,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/guest/interpreter"
 	"github.com/carrel-dev/carrel/internal/guest/interpreter/kernel"
 )
@@ -23,7 +26,13 @@ const (
 	interpreterMemory = 256 << 20
 	// environTimeout bounds the question for the sandbox's environment.
 	environTimeout = 5 * time.Second
+	// statusSignalled is the exit status after SIGTERM, in the way of shells. Status 1 says that there
+	// is no use in another try, such as when another program has the port.
+	statusSignalled = 128 + int(syscall.SIGTERM)
 )
+
+// errSignalled is the end of an interpreter by a signal.
+var errSignalled = errors.New("ended by a signal")
 
 // interpret is "carrel-guest interpreter": the code interpreter of the sandbox, until a signal.
 func interpret(args []string, stdout, stderr io.Writer) error {
@@ -53,28 +62,37 @@ func interpret(args []string, stdout, stderr io.Writer) error {
 	}
 	s := interpreter.New(cfg)
 	defer s.Close()
+	warmed := make(<-chan error) // nothing comes of it
 	if languages := split(*warm); len(languages) > 0 {
-		warmed := s.Warm(ctx, languages...)
-		go func() {
-			if err := <-warmed; err != nil {
-				cfg.Log.Error("kernels that should start at once", "err", err)
-				stop()
-			}
-		}()
+		warmed = s.Warm(ctx, languages...)
 	}
 	srv := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout: 640 * time.Second, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug)}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
-	select {
-	case err = <-done:
-		return err
-	case <-ctx.Done():
+	for err = nil; err == nil && ctx.Err() == nil; {
+		select {
+		case err = <-done:
+			return err
+		case err = <-warmed:
+			warmed = nil
+		case <-ctx.Done():
+		}
 	}
 	_ = srv.Close() // its cells are interrupted
 	<-done
-	return nil
+	if ctx.Err() != nil {
+		return errSignalled
+	}
+	return err
+}
+
+// isInterpreter reports whether a process is the interpreter of a template: its own start command.
+// The guest starts it again whenever it ends, for a cell may kill it. One that was started by hand
+// is its owner's.
+func isInterpreter(tag, cmd string, args []string) bool {
+	return tag == guest.StartTag && cmd == os.Args[0] && len(args) > 0 && args[0] == "interpreter"
 }
 
 // split splits a list with commas.

@@ -96,7 +96,11 @@ func main() {
 		return
 	}
 	if len(os.Args) > 1 && os.Args[1] == "interpreter" {
-		if err := interpret(os.Args[2:], os.Stdout, os.Stderr); err != nil {
+		err := interpret(os.Args[2:], os.Stdout, os.Stderr)
+		if errors.Is(err, errSignalled) {
+			os.Exit(statusSignalled)
+		}
+		if err != nil {
 			report(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -168,7 +172,7 @@ func run(opt options) error {
 			opt.log.Warn("setup", "err", err) // most things work without it; the rest returns an error
 		}
 	})
-	a := agent.New(agent.Config{System: sys, Logger: opt.log, Trusted: trust(opt.gateway), Announce: opt.setup, Denials: opt.setup, Setup: setup, Phases: &phases, Checkpoint: hostDoor(opt.gateway)})
+	a := agent.New(agent.Config{System: sys, Logger: opt.log, Trusted: trust(opt.gateway), Announce: opt.setup, Denials: opt.setup, Setup: setup, Phases: &phases, Checkpoint: hostDoor(opt.gateway), Revive: isInterpreter})
 	phases.End("agent")
 	srv := newServer(a.Handler(), opt.log)
 	done := make(chan error, 1)

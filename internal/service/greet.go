@@ -272,7 +272,7 @@ func (g *greeter) initRequest(r state.Record, egress *policy.Policy) guest.InitR
 }
 
 // startTag marks the template's own command among the processes.
-const startTag = "carrel.start"
+const startTag = guest.StartTag
 
 // startCommand runs the template's entrypoint in the background, as in a container. The sandbox
 // lives on when the command ends.

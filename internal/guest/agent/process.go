@@ -34,6 +34,7 @@ type running struct {
 	out    *output
 	in     *input
 	kept   *tail
+	revive *reviver // starts it again; nil for most
 
 	timer    *countdown // kills it at its time limit; nil without a limit
 	timedOut atomic.Bool
@@ -252,6 +253,9 @@ func (a *Agent) supervise(r *running) {
 	}
 	r.kept.end(exit)
 	r.out.finish(endEvent(exit))
+	if r.revive != nil && !r.timedOut.Load() {
+		r.revive.ended(exit)
+	}
 	runtime.Gosched() // let those who wait for the end run first
 	r.in.close()
 	a.linger(r, drained)

@@ -82,6 +82,7 @@ func (s processService) Start(ctx context.Context, req *connect.Request[process.
 		return startError(cmd, err)
 	}
 	r := newRunning(proc, req.Msg)
+	r.revive = s.a.reviver(u, req.Msg, lifetime > 0)
 	l, cerr := s.a.run(r, lifetime, req.Header().Get(guest.KeepHeader) != "")
 	if cerr != nil {
 		return cerr

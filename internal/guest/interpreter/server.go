@@ -11,12 +11,16 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/carrel-dev/carrel/internal/guest/interpreter/kernel"
 )
 
 // Port is where clients expect the code interpreter.
 const Port = 49999
+
+// warmPause is the time between two tries to start kernels ahead.
+const warmPause = time.Second
 
 // maxBody bounds a request, and so the code of a cell.
 const maxBody = 16 << 20
@@ -100,26 +104,41 @@ func (s *Server) Handler() http.Handler { return s.handler }
 func (s *Server) Close() { s.contexts.close() }
 
 // Warm starts the default contexts of some languages. Until it is over, /health says that the
-// server is not ready. Call it before the server serves, or not at all.
+// server is not ready. A kernel that does not start, as on a machine that is too busy, is started
+// again; only a language that the image does not have is an error. Call it before the server serves,
+// or not at all.
 func (s *Server) Warm(ctx context.Context, languages ...string) (done <-chan error) {
 	s.warm = make(chan struct{})
 	result := make(chan error, 1)
 	go func() {
-		var errs []error
-		for _, l := range languages {
-			c, err := s.contexts.byLanguage(l)
-			if err == nil {
-				err = c.Start(ctx)
+		err := s.startAll(ctx, languages)
+		for err != nil && !errors.Is(err, kernel.ErrUnknown) && ctx.Err() == nil {
+			s.cfg.Log.Warn("kernels that should start at once", "err", err)
+			select {
+			case <-time.After(warmPause):
+				err = s.startAll(ctx, languages)
+			case <-ctx.Done():
 			}
-			errs = append(errs, err)
 		}
-		err := errors.Join(errs...)
 		if err == nil {
 			close(s.warm)
 		}
 		result <- err
 	}()
 	return result
+}
+
+// startAll starts the default contexts of some languages.
+func (s *Server) startAll(ctx context.Context, languages []string) error {
+	var errs []error
+	for _, l := range languages {
+		c, err := s.contexts.byLanguage(l)
+		if err == nil {
+			err = c.Start(ctx)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // health answers whether the server is ready. It also has kernels that wait for their first cell run

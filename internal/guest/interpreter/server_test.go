@@ -13,10 +13,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/carrel-dev/carrel/internal/guest/interpreter"
+	"github.com/carrel-dev/carrel/internal/guest/interpreter/kernel"
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
@@ -350,5 +352,30 @@ func TestWarm(t *testing.T) {
 	broken.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/health", nil))
 	if w.Code != http.StatusServiceUnavailable || !bytes.Contains(w.Body.Bytes(), []byte("start")) {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// slowFinder fails to start a kernel once, as on a machine that is too busy.
+type slowFinder struct {
+	kernel.Finder
+	failed atomic.Bool
+}
+
+func (f *slowFinder) Start(ctx context.Context, o kernel.Options) (kernel.Kernel, error) {
+	if !f.failed.Swap(true) {
+		return nil, context.DeadlineExceeded
+	}
+	return f.Finder.Start(ctx, o)
+}
+
+// TestWarmAgain has the first start of a kernel fail.
+func TestWarmAgain(t *testing.T) {
+	f := &slowFinder{}
+	s := interpreter.New(interpreter.Config{Dir: t.TempDir(), Finder: f})
+	t.Cleanup(s.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), answerTime)
+	defer cancel()
+	if err := <-s.Warm(ctx, "bash"); err != nil || !f.failed.Load() {
+		t.Errorf("error %v; a start failed: %v", err, f.failed.Load())
 	}
 }

@@ -20,11 +20,10 @@ type program struct {
 // so a sandbox finds it at work: with a Python kernel that has the large modules in memory.
 var programs = map[string]program{
 	CodeInterpreter: {
-		// A cell may kill its own interpreter, as both are the same user's, and a kernel may not start in
-		// time on a busy machine. Then another one starts, with no state. Status 1 says that another
-		// has the port.
-		start: []string{"/bin/sh", "-c", "while " + driver.GuestPath + " interpreter --warm python " +
-			"--preload numpy,pandas,matplotlib,matplotlib.pyplot; [ $? -ne 1 ]; do sleep 1; done"},
+		// A cell may kill its own interpreter, as both are the same user's. The guest starts another one
+		// then, with no state. It recognises the program as a template's own start without a shell.
+		start: []string{driver.GuestPath, "interpreter", "--warm", "python", "--preload",
+			"numpy,pandas,matplotlib,matplotlib.pyplot"},
 		ready: "curl -fsS -o /dev/null http://127.0.0.1:49999/health",
 	},
 }
