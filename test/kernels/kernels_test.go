@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ const suiteTime = 15 * time.Minute
 // TestPackages runs the tests of both packages, and of Jupyter with integrations/jupyter, in both tiers of real processes. Only gvisor keeps memory.
 // The directory CARREL_KERNELS holds what can be used again: the packages and the template.
 func TestPackages(t *testing.T) {
-	testenv.Long(t, "makes a template of 660 packages")
+	testenv.Long(t, "makes a template of 705 packages")
 	dir := keptDir(t)
 	python := packages(t, dir)
 	mirror := aptmirror.Serve(t, "code-interpreter-v1")
@@ -35,6 +36,7 @@ func TestPackages(t *testing.T) {
 			}
 			all := [][]string{{python, "-m", "unittest", "-v", "python/test_kernels.py"},
 				{"node", "--test", "--test-timeout=600000", "js/kernels.test.mjs"},
+				{python, "-m", "unittest", "-v", "python/test_languages.py"},
 				{python, "-m", "unittest", "-v", "python/test_jupyter.py"}}
 			for _, args := range all {
 				ctx, cancel := context.WithTimeout(t.Context(), suiteTime)
@@ -43,8 +45,14 @@ func TestPackages(t *testing.T) {
 				cmd.Env = append(os.Environ(), "E2B_API_URL="+d.URL, "E2B_SANDBOX_URL="+d.URL,
 					"E2B_API_KEY="+d.Key, "MEMORY="+tier.memory, "CARREL="+d.Bin, "CARREL_URL="+d.URL,
 					"CARREL_API_KEY="+d.Key)
-				if out, err := cmd.CombinedOutput(); err != nil {
+				out, err := cmd.CombinedOutput()
+				if err != nil {
 					t.Errorf("%v: %v\n%s", args, err, out)
+				}
+				for line := range strings.Lines(string(out)) {
+					if strings.Contains(line, "killed by ") || strings.HasPrefix(line, "Ran ") {
+						t.Logf("%s: %s", args[len(args)-1], line)
+					}
 				}
 			}
 		})

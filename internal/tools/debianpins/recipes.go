@@ -16,7 +16,7 @@ const python = "python3 python3-pip python3-venv python-is-python3 "
 const node = "nodejs npm "
 
 // everyday are programs that agents expect of a computer and that no template for one language has.
-const everyday = "bc bzip2 gnupg iproute2 iputils-ping lsof nano psmisc socat sqlite3 tree " +
+const everyday = "attr bc bzip2 gnupg iproute2 iputils-ping lsof nano psmisc socat sqlite3 tree " +
 	"vim-tiny zstd "
 
 // recipes name the packages of each template. The resolver adds what they depend on, and nothing
@@ -30,5 +30,6 @@ var recipes = []struct{ name, packages string }{
 	{"rust", tools + compiler + "rustc cargo"},
 	{"java", tools + "default-jdk-headless maven"},
 	{"code-interpreter-v1", tools + "python3 python3-pip python3-venv python-is-python3 " +
-		"python3-ipykernel python3-numpy python3-pandas python3-matplotlib nodejs npm node-typescript"},
+		"python3-ipykernel python3-numpy python3-pandas python3-matplotlib nodejs npm node-typescript " +
+		"r-cran-irkernel openjdk-21-jre-headless"},
 }

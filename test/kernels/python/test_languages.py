@@ -1,13 +1,16 @@
-"""R and Java in a template that has their kernels, by E2B's package."""
+"""R and Java in the template, by E2B's package."""
 import unittest
 
 from e2b_code_interpreter import Sandbox
+from e2b.exceptions import TimeoutException
 
 
 class Languages(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.sandbox = Sandbox.create("polyglot", timeout=600, envs={"FROM_CREATE": "c", "FOO": "sandbox"})
+        cls.sandbox = Sandbox.create(timeout=600, envs={"FROM_CREATE": "c", "FOO": "sandbox"})
+        # A kernel takes memory only once a cell asks for it.
+        cls.idle = cls.sandbox.commands.run("pgrep -lx 'R|java' || true").stdout
 
     @classmethod
     def tearDownClass(cls):
@@ -37,6 +40,9 @@ class Languages(unittest.TestCase):
             return f'writeLines(enc2utf8({value}), "/tmp/hard", useBytes=TRUE)'
         return f'java.nio.file.Files.writeString(java.nio.file.Path.of("/tmp/hard"), {value});'
 
+    def test_lazy(self):
+        self.assertEqual(self.idle, "")
+
     def test_r(self):
         e = self.cell("r", 'print("Hello"); x <- 6; message("aside"); x * 7')
         self.assertEqual(e.logs.stdout, ['[1] "Hello"\n'])
@@ -51,11 +57,19 @@ class Languages(unittest.TestCase):
 
     def test_java(self):
         e = self.cell("java", 'int x = 6; System.out.println("Hello"); x * 7')
-        self.assertEqual("".join(e.logs.stdout), "Hello\n")
+        self.assertEqual(e.logs.stdout, ["Hello", "\n"])
         self.assertEqual(e.text, "42")
         self.assertEqual(self.text("java", "x"), "6")
         self.assertEqual(self.text("java", 'System.getProperty("user.dir")'), "/home/user")
-        self.assertTrue(self.sandbox.run_code("int y = ;", language="java").error.name)
+        self.assertEqual(self.sandbox.run_code("int y = ;", language="java").error.name, "CompilationException")
+        thrown = self.sandbox.run_code('Object f() { throw new RuntimeException("no such thing"); }\nf();', language="java")
+        self.assertEqual((thrown.error.name, thrown.error.value), ("java.lang.RuntimeException", "no such thing"))
+        with self.assertRaises(TimeoutException):
+            self.sandbox.run_code("for (;;) {}", language="java", timeout=2)
+        self.assertEqual(self.text("java", "x"), "6")
+        context = self.sandbox.create_code_context(language="java", cwd="/tmp", request_timeout=300)
+        e = self.sandbox.run_code('System.getProperty("user.dir")', context=context, request_timeout=300)
+        self.assertEqual(e.text, "/tmp")
         self.environment("java", lambda n: f'System.getProperty("{n}", "-")', "-", lambda v: v)
 
 

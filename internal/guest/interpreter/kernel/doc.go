@@ -4,6 +4,8 @@
 //   - python: ipykernel if the image has it, otherwise a small runner of our own on plain python3
 //   - javascript and typescript: the image's node, with a runner of our own
 //   - bash: the image's bash
+//   - java: a Jupyter kernel for it if the image has one, otherwise the image's java, with a runner of
+//     our own on JShell
 //   - any other language: a Jupyter kernel that the image has a kernelspec for
 //
 // The runners are the files in scripts/. They get cells on descriptor 3 and write what happens to

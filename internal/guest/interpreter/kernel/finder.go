@@ -30,6 +30,7 @@ const (
 	JavaScript = "javascript"
 	TypeScript = "typescript"
 	Bash       = "bash"
+	Java       = "java"
 )
 
 // aliases are other names of languages.
@@ -93,6 +94,10 @@ func (f Finder) Check(language string) (err error) {
 		_, err = f.program(language, "node", "nodejs")
 	case Bash:
 		_, err = f.program(language, "bash")
+	case Java:
+		if _, err = f.spec(language); err != nil {
+			_, err = f.program(language, "java")
+		}
 	default:
 		_, err = f.spec(language)
 	}
@@ -116,6 +121,8 @@ func (f Finder) start(ctx context.Context, o Options, dir string) (Kernel, error
 		return f.node(ctx, o, dir)
 	case Bash:
 		return f.bash(ctx, o, dir)
+	case Java:
+		return f.java(ctx, o, dir)
 	}
 	spec, err := f.spec(o.Language)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -84,14 +85,16 @@ func code(t testing.TB, k kernel.Kernel, text string) outcome {
 type flavour struct {
 	name, language string
 	finder         func(t testing.TB) kernel.Finder
+	slow           bool // its start takes seconds
 }
 
 // flavours are all kernels that a machine of ours can have.
 var flavours = []flavour{
-	{"ipykernel", kernel.Python, withIPython},
-	{"plain python", kernel.Python, withoutIPython},
-	{"node", kernel.JavaScript, withProgram("node")},
-	{"bash", kernel.Bash, withProgram("bash")},
+	{"ipykernel", kernel.Python, withIPython, false},
+	{"plain python", kernel.Python, withoutIPython, false},
+	{"node", kernel.JavaScript, withProgram("node"), false},
+	{"bash", kernel.Bash, withProgram("bash"), false},
+	{"java", kernel.Java, withProgram("java"), true},
 }
 
 // withIPython finds a Python with ipykernel: the one in the directory CARREL_KERNELS/bin, which
@@ -155,6 +158,9 @@ func each[C any](t *testing.T, cases map[string]C, test func(t *testing.T, k ker
 			continue
 		}
 		t.Run(f.name, func(t *testing.T) {
+			if f.slow {
+				testenv.Long(t, "starts a machine for Java")
+			}
 			t.Parallel()
 			test(t, f.start(t), c)
 		})
@@ -167,6 +173,7 @@ func TestStateStays(t *testing.T) {
 	each(t, map[string]cells{"ipykernel": py, "plain python": py,
 		"node": {"const x = 41; let f = () => x + 1", "await Promise.resolve(f())", "42", ""},
 		"bash": {"x=41; f() { echo $((x + 1)); }; cd /", "f; pwd", "", "42\n/\n"},
+		"java": {"int x = 41; int f() {\n return x + 1; }", "// all\nf()", "42", ""},
 	}, func(t *testing.T, k kernel.Kernel, c cells) {
 		if o := code(t, k, c.first); o.failure != nil || len(o.results) > 0 || o.count != 1 {
 			t.Fatalf("first cell: %+v", o)
@@ -183,6 +190,8 @@ func TestOutputInOrder(t *testing.T) {
 	each(t, map[string]string{"ipykernel": py, "plain python": py,
 		"node": "for (let i = 0; i < 3; i++) { console.log('é', i); console.error('e', i) }",
 		"bash": "for i in 0 1 2; do echo é $i; echo e $i >&2; done",
+		"java": `for (int i = 0; i < 3; i++) { System.out.println("é " + i);
+			System.err.printf("e %d%n", i); }`,
 	}, func(t *testing.T, k kernel.Kernel, c string) {
 		for range 3 {
 			o := code(t, k, c)
@@ -199,13 +208,15 @@ func TestFailure(t *testing.T) {
 	each(t, map[string]failing{"ipykernel": py, "plain python": py,
 		"node": {"function f() { throw new TypeError('no ☃') }\nf()", "TypeError", "no ☃", "cell-1.js"},
 		"bash": {"false || (exit 7)", "ExitStatus", "7", "status 7"},
+		"java": {"int f() { throw new IllegalStateException(\"no ☃\"); }\nf();",
+			"java.lang.IllegalStateException", "no ☃", "f(#"},
 	}, func(t *testing.T, k kernel.Kernel, c failing) {
 		o := code(t, k, c.code)
 		if f := o.failure; f == nil || f.Name != c.name || f.Value != c.value ||
 			!strings.Contains(f.Traceback, c.traceback) {
 			t.Errorf("%+v", o.failure)
 		}
-		for _, ours := range []string{"carrel_", "carrel-kernel", "node:vm"} {
+		for _, ours := range []string{"carrel_", "carrel-kernel", "node:vm", "Cells", "jdk.jshell"} {
 			if o.failure != nil && strings.Contains(o.failure.Traceback, ours) {
 				t.Errorf("the traceback shows our own code:\n%s", o.failure.Traceback)
 			}
@@ -214,7 +225,8 @@ func TestFailure(t *testing.T) {
 }
 
 func TestSyntaxError(t *testing.T) {
-	each(t, map[string]string{"ipykernel": "f(", "plain python": "f(", "node": "f(", "bash": "f ("},
+	each(t, map[string]string{"ipykernel": "f(", "plain python": "f(", "node": "f(", "bash": "f (",
+		"java": "f("},
 		func(t *testing.T, k kernel.Kernel, c string) {
 			if o := code(t, k, c); o.failure == nil {
 				t.Errorf("%+v", o)
@@ -230,6 +242,8 @@ func TestEnvironment(t *testing.T) {
 	each(t, map[string]string{"ipykernel": py, "plain python": py,
 		"node": "console.log(process.env.BASE || 'None', process.env.ONE || 'None')",
 		"bash": "echo ${BASE-None} ${ONE-None}",
+		"java": `System.out.println(System.getProperty("BASE", "None") + " " +
+			System.getProperty("ONE", "None"));`,
 	}, func(t *testing.T, k kernel.Kernel, c string) {
 		for _, s := range []struct {
 			base, env map[string]string
@@ -259,6 +273,8 @@ func TestInterrupt(t *testing.T) {
 			"console.log('on'); for (;;);", "console.log(x)", "5\n"},
 		"bash": {"x=5", "echo on; sleep 1000000; echo never", "echo on; while :; do :; done", "echo $x",
 			"5\n"},
+		"java": {"int x = 5;", `System.out.print("on"); Thread.sleep(1000000);`,
+			`System.out.print("on"); for (;;) {}`, "System.out.println(x)", "5\n"},
 	}, func(t *testing.T, k kernel.Kernel, c endless) {
 		code(t, k, c.begin)
 		for _, endless := range []string{c.sleep, c.busy} {
@@ -307,6 +323,7 @@ func TestDeath(t *testing.T) {
 	py := "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 	each(t, map[string]string{"ipykernel": py, "plain python": py,
 		"node": "process.kill(process.pid, 'SIGKILL')", "bash": "kill -9 $$",
+		"java": `new ProcessBuilder("kill", "-9", "" + ProcessHandle.current().pid()).start().waitFor()`,
 	}, func(t *testing.T, k kernel.Kernel, c string) {
 		ctx, cancel := context.WithTimeout(t.Context(), cellTime)
 		defer cancel()
@@ -326,6 +343,8 @@ func TestForgedLines(t *testing.T) {
 		"node": "console.log('" + forged + "'); require('child_process')" +
 			".execSync('echo \\'" + forged + "\\'', {stdio: 'inherit'}); 'real'",
 		"bash": "echo '" + forged + "'; /bin/echo '" + forged + "'",
+		"java": "var f = " + strconv.Quote(forged) + ";\nSystem.out.println(f);\n" +
+			`new ProcessBuilder("echo", f).inheritIO().start().waitFor(); "real"`,
 	}, func(t *testing.T, k kernel.Kernel, c string) {
 		o := code(t, k, c)
 		if o.stdout != forged+"\n"+forged+"\n" || o.failure != nil {
