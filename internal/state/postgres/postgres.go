@@ -80,7 +80,8 @@ type Options struct {
 	// Conns is how many connections read; 0 is 8. One more writes.
 	Conns int
 	// Timeout bounds one call, including waits for a connection; 0 is 10 seconds. A write may wait as
-	// long for the transaction before its own, and as long for the word on a lost connection.
+	// long for the transaction before its own, and as long for the word on a lost connection. A list
+	// is read in pages, each of which may take as long.
 	Timeout time.Duration
 	// Plain allows connections over a network that are not encrypted. They show all secrets to
 	// anyone on the way.

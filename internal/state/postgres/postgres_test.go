@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
 	"github.com/carrel-dev/carrel"
@@ -16,6 +17,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/state/postgres"
 	"github.com/carrel-dev/carrel/internal/state/postgres/postgrestest"
 	"github.com/carrel-dev/carrel/internal/state/statetest"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -46,6 +48,8 @@ func TestStore(t *testing.T) {
 		"NewerTables":        testNewerTables,
 		"MigrationUndone":    testMigrationUndone,
 		"LongWalk":           testLongWalk,
+		"LongList":           testLongList,
+		"Crossing":           testCrossing,
 		"Texts":              testTexts,
 		"LostCommit":         testLostCommit,
 		"LostServer":         testLostServer,
@@ -314,6 +318,72 @@ func testLongWalk(t *testing.T, server *postgrestest.Server) {
 	defer cancel()
 	if err := s.EachUsage(ctx, time.Time{}, time.Time{}, func(state.Usage) error { cancel(); return stop }); !errors.Is(err, stop) {
 		t.Errorf("a walk whose reader stops: %v", err)
+	}
+}
+
+// testLongList reads more records than a page has, oldest first.
+func testLongList(t *testing.T, server *postgrestest.Server) {
+	s := open(t, postgres.Options{URL: server.URL(server.Database(t))})
+	base := time.Now()
+	const n = 1203
+	var c state.Change
+	for i := range n {
+		c.Put = append(c.Put, statetest.Record(base.Add(time.Duration(i*7%n))))
+	}
+	if err := s.Apply(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	all, err := s.Sandboxes(t.Context())
+	if err != nil || len(all) != n {
+		t.Fatalf("%d records, %v; want %d", len(all), err, n)
+	}
+	for i, r := range all {
+		if want := base.Add(time.Duration(i)); !r.Sandbox.Started.Equal(want) {
+			t.Fatalf("record %d started %v, want %v", i, r.Sandbox.Started, want)
+		}
+	}
+}
+
+// testCrossing has another session and a store wait for each other's records. The server ends the
+// store's transaction, and the store makes it again.
+func testCrossing(t *testing.T, server *postgrestest.Server) {
+	ctx, name := t.Context(), server.Database(t)
+	s := open(t, postgres.Options{URL: server.URL(name), Timeout: time.Minute})
+	a, b := statetest.Record(time.Now()), statetest.Record(time.Now())
+	both := state.Change{Put: []state.Record{a, b}}
+	if err := s.Apply(ctx, both); err != nil {
+		t.Fatal(err)
+	}
+	other, err := pgx.Connect(ctx, server.URL(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close(ctx)
+	exec := func(sql string, args ...any) {
+		t.Helper()
+		if _, err := other.Exec(ctx, sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const touch = "UPDATE carrel.sandboxes SET started = started + 1 WHERE id = $1"
+	exec("SET deadlock_timeout = '5min'") // the store's session finds it
+	exec("BEGIN")
+	exec(touch, []byte(b.Sandbox.ID))
+	done := make(chan error, 1)
+	go func() { done <- s.Apply(ctx, both) }()
+	testenv.Eventually(t, "the store waits", func() bool {
+		return server.Exec(t, name, "SELECT count(*) FROM pg_locks WHERE NOT granted") != "0"
+	})
+	exec(touch, []byte(a.Sandbox.ID)) // waits for the store, which waits for this session
+	exec("COMMIT")
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	testenv.Eventually(t, "the server counts what it ended", func() bool {
+		return server.Exec(t, name, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()") == "1"
+	})
+	if all, err := s.Sandboxes(ctx); err != nil || len(all) != 2 || !all[0].Sandbox.Started.Equal(a.Sandbox.Started) {
+		t.Errorf("%+v, %v", all, err)
 	}
 }
 

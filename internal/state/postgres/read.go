@@ -169,22 +169,13 @@ func one[T any](ctx context.Context, s *Store, op string, id carrel.ID, q string
 // all reads the JSON texts of a query's rows.
 func all[T any](ctx context.Context, s *Store, op, q string) ([]T, error) {
 	var out []T
-	err := s.look(ctx, op, "", func(ctx context.Context, c *pgxpool.Conn) error {
-		out = nil
-		rows, err := c.Query(ctx, q)
-		if err != nil {
-			return err
+	err := s.pages(ctx, op, q, nil, func(body string) error {
+		var v T
+		if err := json.Unmarshal([]byte(body), &v); err != nil {
+			return internal(op, "", err)
 		}
-		var body string
-		_, err = pgx.ForEachRow(rows, []any{&body}, func() error {
-			var v T
-			if err := json.Unmarshal([]byte(body), &v); err != nil {
-				return err
-			}
-			out = append(out, v)
-			return nil
-		})
-		return err
+		out = append(out, v)
+		return nil
 	})
 	return out, err
 }
