@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/state"
 	"github.com/carrel-dev/carrel/internal/state/postgres"
@@ -323,4 +325,44 @@ func testLeaseFence(t *testing.T, server *postgrestest.Server) {
 		}
 		fencedOut(t, "the old owner", <-ended)
 	}
+}
+
+// testLeaseHeld holds a fenced write up between the check of its fence and its commit. Nobody
+// acquires the lease meanwhile: the write would happen under a new owner.
+func testLeaseHeld(t *testing.T, server *postgrestest.Server) {
+	ctx, name, r := t.Context(), server.Database(t), statetest.Record(time.Now())
+	s := open(t, postgres.Options{URL: server.URL(name), Timeout: time.Minute})
+	l := s.Leases()
+	lease, err := l.Acquire(ctx, r.Sandbox.ID, "node", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := state.Change{Put: []state.Record{r}}
+	if err := l.Apply(ctx, put, lease.Fence()); err != nil {
+		t.Fatal(err)
+	}
+	other, err := pgx.Connect(ctx, server.URL(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close(ctx)
+	if _, err := other.Exec(ctx, "BEGIN; LOCK TABLE carrel.sandboxes"); err != nil {
+		t.Fatal(err)
+	}
+	waiting := func() string { return server.Exec(t, name, "SELECT count(*) FROM pg_locks WHERE NOT granted") }
+	wrote, acquired := make(chan error, 1), make(chan error, 1)
+	go func() { wrote <- l.Apply(ctx, put, lease.Fence()) }()
+	testenv.Eventually(t, "the write waits", func() bool { return waiting() == "1" })
+	go func() { acquired <- second(l.Acquire(ctx, r.Sandbox.ID, "node", time.Minute)) }()
+	testenv.Eventually(t, "the acquisition waits, or is over", func() bool { return waiting() == "2" || len(acquired) == 1 })
+	if len(acquired) != 0 {
+		t.Error("the lease was acquired in the middle of a write with its old fence")
+	}
+	if _, err := other.Exec(ctx, "COMMIT"); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(<-wrote, <-acquired); err != nil {
+		t.Error(err)
+	}
+	fencedOut(t, "the next write", l.Apply(ctx, put, lease.Fence()))
 }

@@ -63,6 +63,7 @@ func TestStore(t *testing.T) {
 		"LeaseTokens":  testLeaseTokens,
 		"LeaseInvalid": testLeaseInvalid,
 		"LeaseFence":   testLeaseFence,
+		"LeaseHeld":    testLeaseHeld,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, server) })
 	}
