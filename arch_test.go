@@ -34,7 +34,7 @@ var floors = []struct {
 	}},
 	{2, []string{
 		"internal/driver", "internal/driver/drivertest", "internal/driver/hosted", "internal/guest", "internal/image", "internal/state",
-		"internal/snapshot", "internal/snapshot/blobtest", "internal/policy", "internal/linux/tap",
+		"internal/snapshot", "internal/snapshot/blobtest", "internal/policy", "internal/inbox", "internal/linux/tap",
 		"internal/box", "internal/settings",
 		"internal/callback", "internal/scaling", "internal/build/plan", "internal/bundle",
 		"internal/image/delta", "internal/ceiling",

@@ -30,6 +30,8 @@ type Decision struct {
 	Rule   string `json:"rule"`
 	Reason string `json:"reason,omitempty"` // why it was refused, for a person
 	Hint   string `json:"hint,omitempty"`   // what to ask for
+	// Answer says who answered for how long, where the rule asks a person.
+	Answer string `json:"answer,omitempty"`
 	// Secrets are the names of the secrets and tokens that were put into the request.
 	Secrets  []string      `json:"secrets,omitempty"`
 	Sent     int64         `json:"sent,omitempty"`     // bytes out of the sandbox

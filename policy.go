@@ -23,9 +23,13 @@ type Policy struct {
 	ECH string `json:"ech,omitempty"`
 	// Silent turns off the explanation of refusals inside the sandbox.
 	Silent bool `json:"silent,omitempty"`
+	// AskSeconds is how long a connection that meets a rule with Ask is held at most: 0 is 120, and
+	// 3600 is the most.
+	AskSeconds int `json:"askSeconds,omitempty"`
 }
 
-// Rule allows or denies. Exactly one of Allow and Deny is given. All given fields must match.
+// Rule allows, denies or asks. Exactly one of Allow, Deny and Ask is given. All given fields must
+// match.
 type Rule struct {
 	Name string `json:"name,omitempty"` // for the audit log and for people
 	// Allow and Deny are destinations: "example.com" (that name alone), "*.example.com" (every name
@@ -37,6 +41,9 @@ type Rule struct {
 	// the address alone.
 	Allow []string `json:"allow,omitempty"`
 	Deny  []string `json:"deny,omitempty"`
+	// Ask are destinations in the same form. What an Allow would let through is held until a person
+	// says yes or no (see [Inbox]). Nothing of it leaves before. Only TCP can be held.
+	Ask   []string `json:"ask,omitempty"`
 	Ports []string `json:"ports,omitempty"` // "443" or "8000-8999"; none means all
 	// Protocol is "tcp", "udp", "http" (cleartext), "https" (TLS), or "" for any. With "", allowed
 	// names are for http and https only, but denied names are denied for every protocol.

@@ -15,10 +15,10 @@ const (
 	LifecycleCheckpointed = "sandbox.lifecycle.checkpointed"
 )
 
-// LifecycleTypes are all types of E2B's events.
+// LifecycleTypes are all types of E2B's events, and ours about held connections.
 func LifecycleTypes() []string {
 	return []string{LifecycleCreated, LifecycleUpdated, LifecycleKilled, LifecyclePaused,
-		LifecycleResumed, LifecycleCheckpointed}
+		LifecycleResumed, LifecycleCheckpointed, ConnectionHeld, ConnectionAnswered}
 }
 
 // LifecycleEvent is an [Event] of a sandbox's life in E2B's form. Lists of events and webhooks have

@@ -163,7 +163,7 @@ var personal = map[string]bool{
 var readings = map[string]bool{
 	"get sandbox": true, "list sandboxes": true, "read metrics": true, "read logs": true,
 	"follow events": true, "list events": true, "list webhooks": true, "get webhook": true,
-	"list deliveries": true, "read usage": true, "count sandboxes": true, "read traces": true, "read audit log": true,
+	"list deliveries": true, "list questions": true, "read usage": true, "count sandboxes": true, "read traces": true, "read audit log": true,
 	"get snapshot": true, "list snapshots": true, "compare snapshots": true, "read timeline": true,
 	"list templates": true, "get template": true, "list tags": true, "list packages": true,
 	"compare templates": true, "count uses of templates": true,

@@ -41,6 +41,8 @@ type Options struct {
 	Teams Teams
 	// Webhooks tells programs what happens; nil is none.
 	Webhooks carrel.Webhooks
+	// Inbox has the connections that wait for a person; nil is none.
+	Inbox carrel.Inbox
 	// Trails is the audit trail; nil is none.
 	Trails carrel.Trails
 	// People are the projects and keys; nil is none.
@@ -117,6 +119,9 @@ func New(opts Options) *Server {
 	}
 	if opts.Webhooks == nil {
 		opts.Webhooks = carrel.NoWebhooks{}
+	}
+	if opts.Inbox == nil {
+		opts.Inbox = carrel.NoInbox{}
 	}
 	if opts.Trails == nil {
 		opts.Trails = carrel.NoTrails{}
@@ -199,6 +204,7 @@ func (s *Server) routes() {
 	s.handleFirst("GET /templates/aliases/{alias}", t.templateAlias)
 	teamRoutes{s}.add()
 	webhookRoutes{s}.add()
+	inboxRoutes{s}.add()
 	peopleRoutes{s}.add()
 	personRoutes{s}.add()
 	allowanceRoutes{s}.add()

@@ -105,6 +105,8 @@ type Assembly struct {
 	Access *access.Service
 	// Webhooks are the events and webhooks, as each caller sees them.
 	Webhooks access.Webhooks
+	// Inbox has the connections that wait for a person, as each caller sees them.
+	Inbox access.Inbox
 	// People are the projects and their keys, as each caller sees them.
 	People *access.People
 	// SignIns makes sessions of people, and Persons are the people as each caller sees them.
@@ -331,6 +333,7 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 		Audits: a.audits(), Traces: a.traces(), SSHKeys: a.opts.SSHKeys, Nobody: a.opts.Nobody,
 		HostServices: a.opts.HostServices, Usage: a.usage(), Ceilings: a.directory.Ceilings})
 	a.Access, a.People = access, people(access, a.directory)
+	a.Inbox = questions(access, a.Service)
 	a.openSignIns()
 	if err := a.oversee(ctx); err != nil {
 		return err
@@ -348,6 +351,11 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 	a.door.Open(door)
 	a.closing(door.Close) // before the service, which it calls
 	return nil
+}
+
+// questions returns the inbox of a service to its callers.
+func questions(s *access.Service, core *service.Service) access.Inbox {
+	return access.Inbox{Service: s, Core: service.InboxOf(core)}
 }
 
 // people returns the projects and keys to the callers of a service.

@@ -43,7 +43,7 @@ func (a *Assembly) openWire() (err error) {
 	}
 	a.closing(a.audit.Close)
 	opts := wire.Options{
-		Local: a.door.ServeConn, Authority: a.authority, Credentials: &a.late, Refused: a.late.Refused, Egress: a.late.Egress, Audit: a.late.Owned(a.decided),
+		Local: a.door.ServeConn, Authority: a.authority, Credentials: &a.late, Refused: a.late.Refused, Ask: a.late.Ask, Egress: a.late.Egress, Audit: a.late.Owned(a.decided),
 		HostService: a.hostService(),
 	}
 	if a.cfg.Wire.Table != "" {

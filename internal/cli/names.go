@@ -32,7 +32,7 @@ var namings = map[string]naming{
 	"network": {first: true}, "policy show": {first: true}, "policy learn": {first: true}, "policy test": {flag: "sandbox"}, "audit": {first: true},
 	"port-forward": {first: true}, "url": {first: true}, "ssh-key add": {flag: "sandbox"}, "cp": {path: true}, "logs": {first: true},
 	"metrics": {first: true}, "trace": {first: true}, "ps": {first: true}, "attach": {first: true, own: true},
-	"run-code": {first: true, unless: "template"}, "notebook": {first: true},
+	"inbox": {flag: "sandbox"}, "run-code": {first: true, unless: "template"}, "notebook": {first: true},
 }
 
 // namedCommands are the commands that accept a sandbox's name.

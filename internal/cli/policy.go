@@ -120,6 +120,10 @@ func (a policyCommands) printExplanation(x policy.Explanation) error {
 	for _, n := range x.Notes {
 		fmt.Fprintln(a.err, "note: "+printable(n))
 	}
+	if x.Asked {
+		return &carrel.Error{Kind: carrel.Denied, Err: fmt.Errorf("held (%s): %s", x.Rule, x.Reason),
+			Hint: "a person answers with: carrel inbox"}
+	}
 	if !x.Allowed {
 		return &carrel.Error{Kind: carrel.Denied, Err: fmt.Errorf("denied (%s): %s", x.Rule, x.Reason), Hint: x.Hint}
 	}

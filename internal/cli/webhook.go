@@ -53,7 +53,7 @@ func fullTypes(names []string) []string {
 	return out
 }
 
-const eventHelp = "event to send: created, updated, killed, paused, resumed or checkpointed (repeat)"
+const eventHelp = "event to send: created, updated, killed, paused, resumed, checkpointed, connection.held or connection.answered (repeat)"
 
 func (a webhookCommands) createWebhook() *cobra.Command {
 	var n carrel.NewWebhook

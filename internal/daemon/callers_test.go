@@ -282,6 +282,8 @@ var probes = []probe{
 	{"PATCH /events/webhooks/{webhook}", "/events/webhooks/{hook}", `{"url":"https://example.com/"}`, 404},
 	{"DELETE /events/webhooks/{webhook}", "/events/webhooks/{hook}", "", 404},
 	{"GET /carrel/v1/lifecycle-events", "/carrel/v1/lifecycle-events?sandbox={box}", "", 200},
+	{"GET /carrel/v1/inbox", "/carrel/v1/inbox", "", 200},
+	{"POST /carrel/v1/inbox/{question}", "/carrel/v1/inbox/q0123456789abcdef0123456789abcdef", `{"answer":"allow"}`, 404},
 	{"GET /carrel/v1/webhooks", "/carrel/v1/webhooks", "", 200},
 	{"POST /carrel/v1/webhooks", "/carrel/v1/webhooks", `{"name":"x","url":"https://10.0.0.1/","events":["sandbox.lifecycle.created"]}`, 403},
 	{"GET /carrel/v1/webhooks/{webhook}", "/carrel/v1/webhooks/{hook}", "", 404},

@@ -275,6 +275,7 @@ func (d *Daemon) openDoors() {
 		People: d.parts.People, Persons: d.parts.Persons, Allowances: d.parts.Allowances,
 		Teams:    access.Counts{Service: d.parts.Access},
 		Webhooks: d.parts.Webhooks,
+		Inbox:    d.parts.Inbox,
 		Trails:   d.parts.Trails(), Journal: d.parts.Journal(),
 		Metrics: d.figures.all.Handler(), Served: d.figures.api.Served, Traces: d.traces,
 		Admission: d.parts.Service.Admission,

@@ -47,7 +47,7 @@ var (
 		"GET /events/sandboxes", "GET /events/sandboxes/{id}", "GET /events/webhooks", "GET /events/webhooks/{webhook}",
 		"GET /carrel/v1/lifecycle-events", "GET /carrel/v1/webhooks", "GET /carrel/v1/webhooks/{webhook}",
 		"GET /carrel/v1/webhooks/{webhook}/deliveries", "GET /carrel/v1/usage", "GET /carrel/v1/quota", "GET /carrel/v1/quotas", "GET /carrel/v1/ceilings",
-		"GET /carrel/v1/budgets", "GET /carrel/v1/whoami",
+		"GET /carrel/v1/budgets", "GET /carrel/v1/whoami", "GET /carrel/v1/inbox",
 		"GET /carrel/v1/audit", "GET /carrel/v1/sandboxes/{id}/audit",
 		"/volumes", "/volumes/", "/volumecontent/",
 	}

@@ -88,6 +88,8 @@ var recorded = []struct {
 	{"PATCH /events/webhooks/{webhook}", "/events/webhooks/{hook}", `{"enabled":true}`, 200},
 	{"DELETE /events/webhooks/{webhook}", "/events/webhooks/00000000-0000-8000-8000-000000000000", "", 404},
 	{"GET /carrel/v1/lifecycle-events", "/carrel/v1/lifecycle-events?sandbox={box}", "", 200},
+	{"GET /carrel/v1/inbox", "/carrel/v1/inbox?sandbox={box}", "", 200},
+	{"POST /carrel/v1/inbox/{question}", "/carrel/v1/inbox/q0123456789abcdef0123456789abcdef", `{"answer":"allow"}`, 404},
 	{"GET /carrel/v1/webhooks", "/carrel/v1/webhooks", "", 200},
 	{"POST /carrel/v1/webhooks", "/carrel/v1/webhooks", `{"name":"i","url":"https://example.invalid/","events":["sandbox.lifecycle.paused"]}`, 201},
 	{"GET /carrel/v1/webhooks/{webhook}", "/carrel/v1/webhooks/{hook}", "", 200},

@@ -90,6 +90,8 @@ type Refusal struct {
 	// SourcePort is the sandbox's port of the connection or DNS query.
 	SourcePort uint16 `json:"sourcePort"`
 	UDP        bool   `json:"udp,omitempty"`
+	// Held says that the connection is not refused: it waits for a person. It is no denial.
+	Held bool `json:"held,omitempty"`
 }
 
 // RefusalReply names the program, if it is known: "curl (pid 12)".

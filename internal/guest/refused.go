@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -91,6 +93,15 @@ func RefusalLine(d carrel.Decision) string {
 		line = write()
 	}
 	return line
+}
+
+// HeldLine tells the person who runs the program that a connection waits for a person's answer:
+//
+//	carrel: held https://api.example.com:443: rule 2 asks a person, for at most 2m0s. The program waits. Answer: carrel inbox allow q123
+func HeldLine(d carrel.Decision, q carrel.Question) string {
+	return oneLine(fmt.Sprintf("carrel: held %s: %s asks a person, for at most %v. The program waits. Answer: carrel inbox allow %s",
+		shorten(oneLine(refusedTarget(d), 4<<10), maxRefusal/2), oneLine(d.Rule, maxProcess),
+		q.Until.Sub(q.Asked).Round(time.Second), q.ID), maxRefusal)
 }
 
 // refusedTarget returns the destination that the sandbox wanted to reach.

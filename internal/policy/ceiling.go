@@ -23,8 +23,8 @@ func Destinations(field string, list []string) error {
 // Asked is a destination that a network opens, and the field that opens it.
 type Asked struct{ Field, Destination string }
 
-// Opened lists the destinations that a valid network may open: those that it allows, and the hosts
-// of its proxy. Denials are not looked at, but for E2B's denial of everything, without which E2B's
+// Opened lists the destinations that a valid network may open: those that it allows or asks a
+// person about, and the hosts of its proxy. Denials are not looked at, but for E2B's denial of everything, without which E2B's
 // clients can't allow names.
 func Opened(n carrel.Network) []Asked {
 	var out []Asked
@@ -35,13 +35,16 @@ func Opened(n carrel.Network) []Asked {
 				for j, d := range r.Allow {
 					add(fmt.Sprintf("%s[%d].allow[%d]", at, i, j), d)
 				}
+				for j, d := range r.Ask {
+					add(fmt.Sprintf("%s[%d].ask[%d]", at, i, j), d)
+				}
 			}
 		}
 		addRules("policy.rules", p.Rules)
 		for i, name := range p.Presets {
 			preset, _ := findPreset(name)
 			for _, r := range preset.Rules {
-				for _, d := range r.Allow {
+				for _, d := range slices.Concat(r.Allow, r.Ask) {
 					add(fmt.Sprintf("policy.presets[%d]", i), d)
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/carrel-dev/carrel"
 )
@@ -32,6 +33,8 @@ type Policy struct {
 	e2b      bool // E2B's form
 	opens    bool
 	silent   bool
+	asks     bool
+	hold     time.Duration
 	proxy    *carrel.EgressProxy
 }
 
@@ -89,7 +92,7 @@ const (
 
 // compile compiles a policy in Carrel's own form.
 func compile(src carrel.Policy) (*Policy, *fault) {
-	p := &Policy{silent: src.Silent}
+	p := &Policy{silent: src.Silent, hold: defaultHold}
 	switch src.Default {
 	case "", "deny":
 		p.setFallback(false, defaultDeny)
@@ -104,6 +107,12 @@ func compile(src carrel.Policy) (*Policy, *fault) {
 		p.allowECH = true
 	default:
 		return nil, faultf("ech", "", "%s is neither deny nor allow", clip(src.ECH))
+	}
+	switch {
+	case src.AskSeconds < 0 || src.AskSeconds > maxAskSeconds:
+		return nil, faultf("askSeconds", "", "%d is not between 1 and %d", src.AskSeconds, maxAskSeconds)
+	case src.AskSeconds > 0:
+		p.hold = time.Duration(src.AskSeconds) * time.Second
 	}
 	if len(src.Rules) > maxRules {
 		return nil, faultf("rules", "", "%d rules, at most %d may be", len(src.Rules), maxRules)
@@ -156,6 +165,7 @@ func (p *Policy) addRule(at, label string, src carrel.Rule, left *int) ([]destin
 		r.limits = len(p.limits)
 		p.limits = append(p.limits, src.Limits)
 	}
+	p.asks = p.asks || r.ask != ""
 	p.rules = append(p.rules, r)
 	if r.host {
 		// This rule is in no index, because it can match only one address: the one that stands for
@@ -230,7 +240,7 @@ func (p *Policy) Opens() bool { return p.opens }
 // before it starts.
 func Passes(rules carrel.Policy) bool {
 	p, err := Compile(carrel.Network{Policy: &rules})
-	return err == nil && !p.opens && p.proxy == nil && len(p.inject.list) == 0
+	return err == nil && !p.opens && !p.asks && p.proxy == nil && len(p.inject.list) == 0
 }
 
 // Proxy returns the proxy for all TCP; nil for none.

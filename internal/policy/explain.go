@@ -16,6 +16,8 @@ import (
 type Explanation struct {
 	Query   string `json:"query"`
 	Allowed bool   `json:"allowed"`
+	// Asked says that a person is asked. Allowed is false then.
+	Asked bool `json:"asked,omitempty"`
 	// Rule is the rule that decided. Reason and Hint explain a refusal.
 	Rule   string `json:"rule"`
 	Reason string `json:"reason,omitempty"`
@@ -31,7 +33,7 @@ type Explanation struct {
 type Step struct {
 	Step string `json:"step"` // name, connection, hello, HTTP, request or address
 	What string `json:"what"`
-	// Verdict is allow, deny, look (at the first bytes), open (TLS) or requests (each is judged).
+	// Verdict is allow, deny, ask (a person), look (at the first bytes), open (TLS) or requests (each is judged).
 	Verdict string `json:"verdict"`
 	Rule    string `json:"rule"`
 }
@@ -74,6 +76,8 @@ func (x *explainer) step(name, what string, v Verdict, more bool) bool {
 	switch {
 	case v.Inspect:
 		word = "look"
+	case v.Ask != "":
+		word = "ask"
 	case v.Allow && v.Terminate:
 		word = "open"
 	case v.Allow && v.Requests:
@@ -83,7 +87,8 @@ func (x *explainer) step(name, what string, v Verdict, more bool) bool {
 	}
 	x.out.Steps = append(x.out.Steps, Step{name, what, word, v.Rule})
 	x.out.Allowed, x.out.Rule, x.out.Reason, x.out.Hint = v.Allow, v.Rule, v.Reason, v.Hint
-	return more && word != "deny" && word != "allow"
+	x.out.Asked = word == "ask"
+	return more && word != "deny" && word != "allow" && word != "ask"
 }
 
 func (x *explainer) run() {
@@ -103,12 +108,12 @@ func (x *explainer) run() {
 	} else if v.Allow && q.path != "" {
 		x.out.Notes = append(x.out.Notes, "nobody looks inside: the method and the path don't matter")
 	}
-	if v.Allow && v.ByName != "" && x.target.IsValid() {
-		if t := x.p.JudgeTarget(f, x.target); !t.Allow {
+	if (v.Allow || v.Ask != "") && v.ByName != "" && x.target.IsValid() {
+		if t := x.p.JudgeTarget(f, x.target); !v.Permits(t) {
 			x.step("address", x.target.String(), t, false)
 		}
 	}
-	if x.out.Allowed && q.host != "" && !x.target.IsValid() && (len(x.p.index.blocks) > 0 || x.p.fallback.allow) {
+	if (x.out.Allowed || x.out.Asked) && q.host != "" && !x.target.IsValid() && (len(x.p.index.blocks) > 0 || x.p.fallback.allow) {
 		x.out.Notes = append(x.out.Notes, "the name was not looked up: where it leads is judged too")
 	}
 	if x.out.Allowed && v.Inject != nil {

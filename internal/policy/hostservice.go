@@ -31,7 +31,7 @@ type hostPort struct {
 // OpensHost reports whether a network asks for a service of the host. It needs no valid network.
 func OpensHost(n carrel.Network) bool {
 	return n.Policy != nil && slices.ContainsFunc(n.Policy.Rules, func(r carrel.Rule) bool {
-		return slices.ContainsFunc(r.Allow, isHostName)
+		return slices.ContainsFunc(r.Allow, isHostName) || slices.ContainsFunc(r.Ask, isHostName)
 	})
 }
 

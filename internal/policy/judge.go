@@ -1,5 +1,7 @@
 package policy
 
+import "fmt"
+
 // finding is the result of the rules for a flow.
 type finding struct {
 	rule *rule // the first that certainly matches
@@ -39,7 +41,7 @@ func (p *Policy) find(f *known) finding {
 			p.findUnsaid(&out, f)
 			return out
 		case m == maybe && r.allow:
-			out.look = out.look || r.looks() || r.limits >= 0
+			out.look = out.look || r.looks() || r.limits >= 0 || r.ask != ""
 			if out.mayAllow == nil {
 				out.mayAllow = r
 			}
@@ -86,6 +88,9 @@ func (p *Policy) hides(decided *rule, f *known) *rule {
 	if !f.ECH || f.stage != atTLS || p.allowECH {
 		return nil
 	}
+	if decided.ask != "" {
+		return decided // a person is told the name
+	}
 	for _, pos := range p.nameRules {
 		r := &p.rules[pos]
 		if pos > decided.pos {
@@ -117,25 +122,28 @@ func (p *Policy) Judge(f Flow) Verdict {
 	if r := p.hides(found.rule, &k); r != nil {
 		return p.hidden(&k, r)
 	}
+	if k.stage == atUDP && found.rule.ask != "" {
+		return unheld(&k, found.rule)
+	}
 	inject := p.wouldInject(&k, &found)
 	if k.isQUIC() && found.rule.protocol != onlyUDP && (found.mayDeny != nil || found.rule.inspect || inject) {
 		return unseen(&k, &found)
 	}
 	switch k.stage {
 	case atStart:
-		if found.look || found.mayDeny != nil || !found.rule.allow || found.rule.inspect || inject {
+		if found.look || found.asksByName() || found.mayDeny != nil || !found.rule.allow || found.rule.inspect || inject {
 			return Verdict{Inspect: true, Rule: found.openRule().label, Index: -1}
 		}
-		v := found.allow(&k)
-		return v
+		return found.allow(&k)
 	case atTLS:
 		v := found.allow(&k)
 		v.Terminate = found.mayAllow != nil || found.mayDeny != nil || found.rule.inspect || inject
-		return v
+		return v.undecided(v.Terminate)
 	case atHTTP:
 		v := found.allow(&k)
-		v.Requests = found.mayAllow != nil || found.mayDeny != nil || found.rule.inspect || inject || v.ByName != "" || f.Opened
-		return v
+		v.Requests = found.mayAllow != nil || found.mayDeny != nil || found.rule.inspect || inject || v.ByName != "" || f.Opened ||
+			v.Ask != "" // the person is told the request's host
+		return v.undecided(v.Requests)
 	case atRequest:
 		v := found.allow(&k)
 		if inject {
@@ -184,7 +192,13 @@ func (d *finding) allow(f *known) Verdict {
 		r, h = d.mayAllow, hit{}
 	}
 	v := Verdict{Allow: true, Rule: r.label, Index: r.limits}
+	if r.ask != "" {
+		v.Allow, v.Ask = false, r.ask
+		v.Reason = fmt.Sprintf("%s needs a person's yes (%s)", describe(f), r.label)
+	}
 	switch {
+	case r.ask != "" && f.got:
+		v.ByName = f.name // the person is told this name, so it is dialled
 	case r.any, h.addr:
 	case h.said && f.got:
 		v.ByName = f.name

@@ -97,7 +97,7 @@ func isASCII(s string) bool {
 	return true
 }
 
-// destination is one entry of a rule's Allow or Deny. Exactly one field is set.
+// destination is one entry of a rule's Allow, Deny or Ask. Exactly one field is set.
 type destination struct {
 	any    bool
 	name   string // exact

@@ -61,6 +61,12 @@ type Verdict struct {
 	ByName string
 	// Host: it goes to a service of the host, on 127.0.0.1 and this port.
 	Host bool
+	// Ask, if not "", says that a person must be asked. Allow is false then. The other fields are
+	// those of an allowed flow, for a person who says yes. Ask is the same text for equal rules, and
+	// holds as long as the rule is in the policy.
+	Ask string
+	// Answer says who answered and for how long, once somebody did.
+	Answer string
 	// Rule names the rule that decided. It is never "".
 	Rule string
 	// Index is the rule's place for limits, in [Policy.Limits]. It is −1 for none.

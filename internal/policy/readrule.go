@@ -16,18 +16,16 @@ import (
 // readRule checks one rule of Carrel's form. left is how many more destinations the policy may
 // have.
 func readRule(at string, src carrel.Rule, left *int) (rule, []destination, *fault) {
-	r := rule{allow: len(src.Allow) > 0, inspect: src.Inspect, said: cloneRule(src)}
+	r := rule{allow: len(src.Deny) == 0, inspect: src.Inspect, said: cloneRule(src)}
 	if len(src.Name) > maxText || !utf8.ValidString(src.Name) || strings.ContainsFunc(src.Name, unicode.IsControl) {
 		return r, nil, faultf(at+".name", "", "%s is no name: at most %d bytes of text on one line", clip(src.Name), maxText)
 	}
-	list, field := src.Allow, ".allow"
-	switch {
-	case len(src.Allow) > 0 && len(src.Deny) > 0:
-		return r, nil, faultf(at, "make two rules of it", "a rule has either allow or deny, and this has both")
-	case len(src.Allow) == 0 && len(src.Deny) == 0:
-		return r, nil, faultf(at, `for everything write "*"`, "a rule needs destinations: allow or deny")
-	case !r.allow:
-		list, field = src.Deny, ".deny"
+	list, field, err := verbOf(at, src)
+	if err != nil {
+		return r, nil, err
+	}
+	if len(src.Ask) > 0 {
+		r.ask = askOf(src)
 	}
 	if *left -= len(list); *left < 0 {
 		return r, nil, faultf(at+field, "", "more than %d destinations in all", maxDestinations)
@@ -54,6 +52,11 @@ func readRule(at string, src carrel.Rule, left *int) (rule, []destination, *faul
 	if err := checkLimits(at+".limits", src.Limits); err != nil {
 		return r, nil, err
 	}
+	if r.ask != "" {
+		if err := checkAsk(at, &r, dests); err != nil {
+			return r, nil, err
+		}
+	}
 	if r.forHost(dests) {
 		r.host, r.names = true, false
 		return r, dests, checkForHost(at, &r, dests)
@@ -61,9 +64,31 @@ func readRule(at string, src carrel.Rule, left *int) (rule, []destination, *faul
 	return r, dests, checkTogether(at, &r, src, dests)
 }
 
+// verbOf returns the destinations of a rule, and their field.
+func verbOf(at string, src carrel.Rule) (list []string, field string, err *fault) {
+	given := 0
+	for _, v := range []struct {
+		field string
+		list  []string
+	}{{".allow", src.Allow}, {".deny", src.Deny}, {".ask", src.Ask}} {
+		if len(v.list) > 0 {
+			list, field = v.list, v.field
+			given++
+		}
+	}
+	switch given {
+	case 1:
+		return list, field, nil
+	case 0:
+		return nil, "", faultf(at, `for everything write "*"`, "a rule needs destinations: allow, deny or ask")
+	}
+	return nil, "", faultf(at, "make a rule of each",
+		"a rule has one of allow, deny and ask, and this has more")
+}
+
 // cloneRule copies a rule, because the caller may change its lists.
 func cloneRule(r carrel.Rule) carrel.Rule {
-	for _, list := range []*[]string{&r.Allow, &r.Deny, &r.Ports, &r.Methods, &r.Paths} {
+	for _, list := range []*[]string{&r.Allow, &r.Deny, &r.Ask, &r.Ports, &r.Methods, &r.Paths} {
 		*list = slices.Clone(*list)
 	}
 	return r

@@ -27,9 +27,10 @@ type rule struct {
 	pos      int32
 	limits   int // Verdict.Index
 	allow    bool
-	any      bool // among its destinations is "*"
-	names    bool // among them are names
-	host     bool // it opens services of the host, and is in no index
+	ask      string // of a rule that allows after a person said yes: Verdict.Ask
+	any      bool   // among its destinations is "*"
+	names    bool   // among them are names
+	host     bool   // it opens services of the host, and is in no index
 	protocol protocol
 	ports    []ports // none means all
 	methods  []string
@@ -41,7 +42,7 @@ type rule struct {
 // aboutRequests reports whether the rule needs a request to match.
 func (r *rule) aboutRequests() bool { return len(r.methods) > 0 || len(r.paths) > 0 }
 
-// looks reports whether the connections that the rule allows must be inspected.
+// looks reports whether the connections that the rule allows must be opened to inspect them.
 func (r *rule) looks() bool { return r.inspect || r.aboutRequests() }
 
 func (r *rule) hasPort(p uint16) bool {

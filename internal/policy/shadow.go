@@ -27,11 +27,14 @@ func (p *Policy) checkReached(at string, dests []destination) *fault {
 		}
 	}
 	first := &p.rules[slices.Min(able)]
-	if first.allow == last.allow && !last.looks() && last.said.Limits == (carrel.TrafficLimits{}) {
+	if first.allow == last.allow && (first.ask == "") == (last.ask == "") && !last.looks() && last.said.Limits == (carrel.TrafficLimits{}) {
 		return nil
 	}
 	verb := "denies"
-	if first.allow {
+	switch {
+	case first.ask != "":
+		verb = "asks about"
+	case first.allow:
 		verb = "allows"
 	}
 	return faultf(at, "put it before "+first.label+", or leave it out", "%s can never match: %s before it %s the same", last.label, first.label, verb)

@@ -29,7 +29,10 @@ func (p *Policy) Words() []string {
 	for i := range p.rules {
 		r := &p.rules[i]
 		verb := "deny"
-		if r.allow {
+		switch {
+		case r.ask != "":
+			verb = "ask a person about"
+		case r.allow:
 			verb = "allow"
 		}
 		out = append(out, fmt.Sprintf("%s: %s %s%s", r.label, verb, strings.Join(dests[i], ", "), r.conditions()))

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 
+	"github.com/carrel-dev/carrel/internal/inbox"
 	"github.com/carrel-dev/carrel/internal/service/golden"
 	"github.com/carrel-dev/carrel/internal/service/timeline"
 	"github.com/carrel-dev/carrel/internal/service/warm"
@@ -25,6 +26,7 @@ func assemble(ctx context.Context, o *Options) *Service {
 	launcher := &launcher{opts: o, log: log, table: t, roots: roots, resolver: resolver}
 	greeter := &greeter{opts: o, log: log, table: t, journal: j}
 	networks := &networks{opts: o, log: log, table: t, rules: rules, journal: j, records: records, greeter: greeter}
+	networks.inbox = inbox.New(inbox.Options{Held: networks.held, Answered: networks.answered})
 	builds := &builds{opts: o, log: log, table: t, snaps: snaps, lost: lost}
 	launcher.builds = builds
 	archive := &archive{builds: builds, opts: o, log: log, table: t, snaps: snaps, journal: j,

@@ -159,6 +159,7 @@ func (li *lifecycle) forget(ctx context.Context, b *box, v verdict, lived bool) 
 	li.archive.dropOf(ctx, b.id)
 	li.expiry.remove(b)
 	li.table.remove(b, rec.Sandbox, v, lived)
+	li.networks.inbox.Forget(b.id)
 	close(b.gone)
 }
 

@@ -37,6 +37,7 @@ const (
 var lifeEvents = map[string]bool{
 	eventCreated: true, eventEnded: true, eventPaused: true, eventResumed: true,
 	eventSnapshot: true, eventRolledBack: true, eventPromoted: true, eventUpdated: true,
+	carrel.ConnectionHeld: true, carrel.ConnectionAnswered: true,
 }
 
 // eventSandbox is what an event says of its sandbox.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/inbox"
 	"github.com/carrel-dev/carrel/internal/policy"
 )
 
@@ -42,6 +43,14 @@ func (l *Late) Refused(ctx context.Context, id carrel.ID, r guest.Refusal) guest
 		return s.Refused(ctx, id, r)
 	}
 	return guest.RefusalReply{}
+}
+
+// Ask asks a person about a connection of a sandbox.
+func (l *Late) Ask(ctx context.Context, a inbox.Ask) inbox.Reply {
+	if s := l.service.Load(); s != nil {
+		return s.networks.ask(ctx, a)
+	}
+	return inbox.Reply{Reason: "the service is still starting"}
 }
 
 // Egress is [Service.Egress]. Before Open, it allows nothing.

@@ -13,6 +13,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/ceiling"
 	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/inbox"
 	"github.com/carrel-dev/carrel/internal/policy"
 	"github.com/carrel-dev/carrel/internal/state"
 )
@@ -54,11 +55,17 @@ type networks struct {
 	journal *journal
 	records *records
 	greeter *greeter
+	inbox   *inbox.Inbox
 }
 
 // SetNetwork implements carrel.Sandboxes. It changes the wire's rules first, so that a hostile or
 // slow guest can't delay a restriction.
 func (ne *networks) SetNetwork(ctx context.Context, id carrel.ID, n carrel.Network) (carrel.Sandbox, error) {
+	return ne.change(ctx, id, n, func(carrel.Network) error { return nil })
+}
+
+// change is SetNetwork if may agrees with the rules that the sandbox has at that moment.
+func (ne *networks) change(ctx context.Context, id carrel.ID, n carrel.Network, may func(now carrel.Network) error) (carrel.Sandbox, error) {
 	egress, err := compileNetwork(opNetwork, n)
 	if err != nil {
 		return carrel.Sandbox{}, err
@@ -72,7 +79,10 @@ func (ne *networks) SetNetwork(ctx context.Context, id carrel.ID, n carrel.Netwo
 		return carrel.Sandbox{}, err
 	}
 	var before *policy.Policy
-	sb, err := ne.records.updateRules(ctx, opNetwork, b, egress, func(r *state.Record) {
+	sb, err := ne.records.updateRules(ctx, opNetwork, b, egress, func(r *state.Record) error {
+		if err := may(r.Sandbox.Network); err != nil {
+			return err
+		}
 		before = b.rules()
 		r.Sandbox.Network = cloneNetwork(n)
 		switch {
@@ -81,6 +91,7 @@ func (ne *networks) SetNetwork(ctx context.Context, id carrel.ID, n carrel.Netwo
 		case r.Sandbox.TrafficToken == "":
 			r.Sandbox.TrafficToken = newToken()
 		}
+		return nil
 	})
 	if err != nil {
 		return carrel.Sandbox{}, err
@@ -305,7 +316,7 @@ func clonePolicy(p carrel.Policy) carrel.Policy {
 	p.Presets, p.Rules, p.Inject = slices.Clone(p.Presets), slices.Clone(p.Rules), slices.Clone(p.Inject)
 	for i := range p.Rules {
 		r := &p.Rules[i]
-		for _, list := range []*[]string{&r.Allow, &r.Deny, &r.Ports, &r.Methods, &r.Paths} {
+		for _, list := range []*[]string{&r.Allow, &r.Deny, &r.Ask, &r.Ports, &r.Methods, &r.Paths} {
 			*list = slices.Clone(*list)
 		}
 	}

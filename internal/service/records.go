@@ -21,19 +21,21 @@ type records struct {
 
 // update changes the record of a running sandbox, first on disk and then in memory.
 func (r *records) update(ctx context.Context, op string, b *box, change func(*state.Record)) (carrel.Sandbox, error) {
-	return r.updateRules(ctx, op, b, nil, change)
+	return r.updateRules(ctx, op, b, nil, func(rec *state.Record) error { change(rec); return nil })
 }
 
 // updateRules is update for a change of the record's network. egress is compiled from the new
 // network. It is nil when the change leaves the network alone.
-func (r *records) updateRules(ctx context.Context, op string, b *box, egress *policy.Policy, change func(*state.Record)) (carrel.Sandbox, error) {
+func (r *records) updateRules(ctx context.Context, op string, b *box, egress *policy.Policy, change func(*state.Record) error) (carrel.Sandbox, error) {
 	b.save.Lock()
 	defer b.save.Unlock()
 	rec := b.record()
 	if err := b.running(op); err != nil {
 		return carrel.Sandbox{}, err
 	}
-	change(&rec)
+	if err := change(&rec); err != nil {
+		return carrel.Sandbox{}, err
+	}
 	if err := r.opts.Store.PutSandbox(ctx, rec); err != nil {
 		return carrel.Sandbox{}, err
 	}

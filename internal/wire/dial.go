@@ -54,7 +54,7 @@ func (e *egress) connect(ctx context.Context, r *rules, f policy.Flow, v policy.
 		return e.dialProxy(ctx, r, f, v)
 	case v.ByName != "":
 		// Try the address that the sandbox chose among the name's addresses first.
-		to, err := e.targets(ctx, r, f, v.ByName)
+		to, err := e.targets(ctx, r, f, v)
 		if err != nil {
 			return nil, err
 		}
@@ -148,18 +148,18 @@ func (e *egress) dialFirst(ctx context.Context, network string, to []netip.Addr,
 	}
 }
 
-// targets returns the present addresses of a name, without those that this flow may not reach. If
+// targets returns the present addresses of the name that v is for, without those that this flow may not reach. If
 // none are left, it returns a refusal.
-func (e *egress) targets(ctx context.Context, r *rules, f policy.Flow, name string) ([]netip.Addr, error) {
-	all, err := e.names.lookup(ctx, r, name, f.Addr)
+func (e *egress) targets(ctx context.Context, r *rules, f policy.Flow, v policy.Verdict) ([]netip.Addr, error) {
+	all, err := e.names.lookup(ctx, r, v.ByName, f.Addr)
 	if err != nil {
 		return nil, err
 	}
 	var out []netip.Addr
 	for _, a := range all {
-		v := r.JudgeTarget(f, a)
-		if !v.Allow {
-			err = &refusedError{v}
+		if t := r.JudgeTarget(f, a); !v.Permits(t) {
+			t.Ask = ""
+			err = &refusedError{t}
 			continue
 		}
 		out = append(out, a)

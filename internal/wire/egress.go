@@ -117,7 +117,7 @@ func (e *egress) handleTCP(id stack.TransportEndpointID, pkt *stack.PacketBuffer
 	if _, own := e.ownPort(id); !own {
 		known := e.flowTo(id, false)
 		r := e.link.rules.Load()
-		if v := r.Judge(known); !v.Allow && !v.Inspect && !r.nameable(known) {
+		if v := r.Judge(known); !v.Allow && !v.Inspect && v.Ask == "" && !r.nameable(known) {
 			d := e.decision(time.Now(), known, v)
 			if !e.refusals.unexplained(d) {
 				e.refusals.record(d)
@@ -173,7 +173,9 @@ func (e *egress) serveOwn(f *flow, in *arrival) {
 // connection and inspects it. Nothing leaves before the connection is allowed.
 func (e *egress) serveOut(f *flow, in *arrival, known policy.Flow) {
 	r, v := e.settle(f, known)
-	if v.Inspect || !v.Allow && r.nameable(known) {
+	if v.Ask != "" {
+		r, v = e.admit(f, in, known, r, v)
+	} else if v.Inspect || !v.Allow && r.nameable(known) {
 		e.inspect(f, in, known)
 		return
 	}

@@ -27,6 +27,11 @@ type flow struct {
 	// the policy changes, the flow is judged again by them. request is the last request in the
 	// flow, if it is served as HTTP.
 	known, request *policy.Flow
+	// grants are what a person said yes to, for this whole flow, and by whom. answered are the rules
+	// that asked, also about single requests. holds are the waits for an answer.
+	grants   map[grant]string
+	answered map[string]bool
+	holds    map[*hold]struct{}
 }
 
 type flowKind int
@@ -45,6 +50,7 @@ func (e *egress) settle(f *flow, known policy.Flow) (*rules, policy.Verdict) {
 		r := e.link.rules.Load()
 		v := r.Judge(known)
 		f.mu.Lock()
+		v = f.granted(known, v)
 		f.known = nil
 		if v.Allow && !v.Inspect {
 			f.known = &known
@@ -76,9 +82,9 @@ func (f *flow) forbidden(r *rules) bool {
 	}
 	if request != nil {
 		// HTTP: each new request is judged anyway. Only a request that is still running must end.
-		return !v.Allow || !r.Judge(*request).Allow
+		return !f.stillAllowed(v) || !f.stillAllowed(r.Judge(*request))
 	}
-	return !v.Allow || v.Terminate || v.Requests
+	return !f.stillAllowed(v) || v.Terminate || v.Requests
 }
 
 // begin registers a flow. It reports false when the link is closing, or the flow is over a limit.
@@ -134,7 +140,7 @@ func (e *egress) recheck() {
 	r := e.link.rules.Load()
 	late := time.NewTimer(cutTime)
 	defer late.Stop()
-	for _, f := range e.cut(func(f *flow) bool { return f.forbidden(r) }) {
+	for _, f := range e.cut(func(f *flow) bool { f.rehold(r); return f.forbidden(r) }) {
 		select {
 		case <-f.ended:
 		case <-late.C:

@@ -30,7 +30,16 @@ func (e *egress) inspect(f *flow, in *arrival, known policy.Flow) {
 		if done := e.listen(f, in, known, p); done {
 			return
 		}
-		s, err = p.look(true)
+		if s, err = p.look(true); errors.Is(err, errPeekSlow) && len(p.bytes) == 0 {
+			asked, done := e.listenHeld(f, in, known, p)
+			if done {
+				return
+			}
+			if asked {
+				p.end = time.Now().Add(peekTime)
+				s, err = p.look(true)
+			}
+		}
 	}
 	switch {
 	case f.ctx.Err() != nil:
@@ -54,6 +63,11 @@ func (e *egress) listen(f *flow, in *arrival, known policy.Flow, p *peeker) (don
 	if !v.Allow {
 		return false
 	}
+	return e.hear(f, in, known, r, v, p)
+}
+
+// hear serves an allowed connection until either side speaks, and then as listen says.
+func (e *egress) hear(f *flow, in *arrival, known policy.Flow, r *rules, v policy.Verdict, p *peeker) (done bool) {
 	bounds := r.limits.of(v.Index)
 	leave, full := enterAll(bounds)
 	if full != nil {
@@ -124,6 +138,7 @@ func (e *egress) decide(f *flow, in *arrival, known policy.Flow, s said, p *peek
 	known.App, known.Name, known.ECH = s.app, s.hello.ServerName, s.hello.ECH
 	e.relearn(f, &known)
 	r, v := e.settle(f, known)
+	r, v = e.admit(f, in, known, r, v)
 	switch {
 	case !v.Allow:
 		e.refuse(f, in, known, v)
@@ -165,7 +180,7 @@ func (e *egress) serveWeb(f *flow, in *arrival, known policy.Flow, first []byte)
 		TLS: known.App == policy.AppTLS, ServerName: known.Name,
 		Judge: func(k policy.Flow) policy.Verdict {
 			e.relearn(f, &k)
-			v := e.link.rules.Load().Judge(k)
+			v := e.judgeRequest(f, in, k)
 			if v.Allow {
 				f.mu.Lock()
 				f.request = &k

@@ -214,7 +214,7 @@ func (s *refusals) close() {
 // decision describes the verdict on a flow.
 func (e *egress) decision(at time.Time, f policy.Flow, v policy.Verdict) carrel.Decision {
 	d := carrel.Decision{Time: at, ID: e.link.id, Allowed: v.Allow, Protocol: "tcp", Name: f.Name, Port: f.Port,
-		Rule: v.Rule, Reason: v.Reason, Hint: v.Hint}
+		Rule: v.Rule, Reason: v.Reason, Hint: v.Hint, Answer: v.Answer}
 	switch {
 	case f.UDP:
 		d.Protocol = "udp"

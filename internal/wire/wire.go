@@ -15,6 +15,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/inbox"
 	"github.com/carrel-dev/carrel/internal/pki"
 	"github.com/carrel-dev/carrel/internal/policy"
 	"github.com/carrel-dev/carrel/internal/wire/web"
@@ -61,6 +62,9 @@ type Options struct {
 	// why. It returns the program's name if the guest knows it. It is called for the first of equal
 	// refusals in a while. The wire waits for it at most refusedTimeout. Nil tells nothing.
 	Refused func(ctx context.Context, id carrel.ID, r guest.Refusal) guest.RefusalReply
+	// Ask asks a person about a connection that the policy holds, and returns the answer. It returns
+	// a no when ctx ends. Nil refuses such connections.
+	Ask func(ctx context.Context, a inbox.Ask) inbox.Reply
 	// Credentials are the secrets that injections name; nil has none.
 	Credentials Credentials
 	// Authority opens TLS where requests are judged or given credentials. With nil, connections

@@ -67,7 +67,7 @@ func (a *Agent) serveRefused(w http.ResponseWriter, r *http.Request) {
 	owner, found := a.socketOwner(r.Context(), req.UDP, req.SourcePort)
 	// The host wrote this line without knowing the program. If it has the standard form, write it
 	// again with the program.
-	standard := req.Line == "" || req.Line == guest.RefusalLine(req.Event)
+	standard := !req.Held && (req.Line == "" || req.Line == guest.RefusalLine(req.Event))
 	var reply guest.RefusalReply
 	if found {
 		reply.Process = fmt.Sprintf("%s (pid %d)", strings.ToValidUTF8(owner.Name, "\uFFFD"), owner.PID)
@@ -76,7 +76,7 @@ func (a *Agent) serveRefused(w http.ResponseWriter, r *http.Request) {
 	if standard {
 		req.Line = guest.RefusalLine(req.Event)
 	}
-	if a.cfg.Denials {
+	if a.cfg.Denials && !req.Held {
 		if err := a.refusals.record(a.sys, req); err != nil {
 			a.log.Warn("keep refusal", "err", err)
 		}

@@ -19,7 +19,8 @@ import (
 // kept is how long events are listed, as in E2B.
 const kept = 7 * 24 * time.Hour
 
-// lifecycleType is the type that E2B gives an event; "" for an event that E2B does not have.
+// lifecycleType is the type that an event has in E2B's form: E2B's own, or ours for held connections.
+// It is "" for an event that has none.
 func lifecycleType(e *carrel.Event) string {
 	switch e.Type {
 	case "sandbox.created":
@@ -32,6 +33,8 @@ func lifecycleType(e *carrel.Event) string {
 		return carrel.LifecycleResumed
 	case "sandbox.updated", "sandbox.rolled_back", "sandbox.promoted":
 		return carrel.LifecycleUpdated
+	case carrel.ConnectionHeld, carrel.ConnectionAnswered:
+		return e.Type
 	case "sandbox.snapshot":
 		if e.Fields["cause"] == string(carrel.CauseRequest) {
 			return carrel.LifecycleCheckpointed

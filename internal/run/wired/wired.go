@@ -44,6 +44,11 @@ func Open(o run.WireOptions) (run.Wire, error) {
 	if err != nil {
 		return nil, err
 	}
+	if field := policy.AskField(o.Policy); field != "" {
+		return nil, &carrel.Error{Op: "open network", Kind: carrel.Unsupported, Field: field,
+			Err:  errors.New("nobody is asked here: only the sandboxes of carrel serve have an inbox"),
+			Hint: "write allow or deny"}
+	}
 	opts := wire.Options{Egress: func(carrel.ID) *policy.Policy { return compiled }, Audit: o.Decided, Credentials: secrets(o.Lookup), HostService: hostService}
 	w := &way{env: compiled.Env()}
 	if compiled.Opens() {

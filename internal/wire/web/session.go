@@ -95,7 +95,7 @@ func (c *session) decision(e *exchange, status int) carrel.Decision {
 	d := carrel.Decision{
 		Time: e.start, ID: c.ID, Allowed: true, Protocol: "http",
 		Name: e.flow.Name, Address: c.Addr.Unmap().String(), Port: c.Port,
-		Method: e.flow.Method, Path: e.flow.Path, Status: status, Rule: e.verdict.Rule,
+		Method: e.flow.Method, Path: e.flow.Path, Status: status, Rule: e.verdict.Rule, Answer: e.verdict.Answer,
 		Sent: e.sent, Received: e.received, Duration: time.Since(e.start),
 	}
 	if c.TLS {
