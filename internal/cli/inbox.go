@@ -86,7 +86,7 @@ func askedOf(q carrel.Question) string {
 func (a inboxCommands) answerCommand(answer, short string) *cobra.Command {
 	var length string
 	c := &cobra.Command{
-		Use: answer + " ID", Short: short, Args: cobra.ExactArgs(1),
+		Use: answer + " QUESTION", Short: short, Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withInbox(c.Context(), func(in carrel.Inbox) error {
 				q, err := in.Answer(c.Context(), args[0], carrel.Answer{Answer: answer, For: length})

@@ -1,11 +1,13 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"sync"
 	"time"
@@ -63,15 +65,14 @@ type Options struct {
 type Inbox struct {
 	opts Options
 
-	mu       sync.Mutex
-	revision int64
-	changed  chan struct{} // closed at the next change
-	open     map[string]*entry
-	byKey    map[key]*entry
-	past     []carrel.Question
-	held     int
-	project  map[string]int
-	boxes    map[carrel.ID]*box
+	mu      sync.Mutex
+	changed chan struct{} // closed at the next change
+	open    map[string]*entry
+	byKey   map[key]*entry
+	past    []carrel.Question
+	held    int
+	project map[string]int
+	boxes   map[carrel.ID]*box
 }
 
 // key says which questions are equal.
@@ -252,7 +253,6 @@ func (b *Inbox) remove(e *entry) {
 
 // change wakes those who wait for a change.
 func (b *Inbox) change() {
-	b.revision++
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
@@ -276,14 +276,17 @@ func (b *Inbox) List(ctx context.Context, wait time.Duration, revision int64, se
 	defer late.Stop()
 	for {
 		b.mu.Lock()
-		out, changed := carrel.InboxList{Questions: []carrel.Question{}, Revision: b.revision}, b.changed
+		out, changed := carrel.InboxList{Questions: []carrel.Question{}}, b.changed
 		for _, e := range b.open {
 			if see(e.q) {
 				out.Questions = append(out.Questions, e.q)
 			}
 		}
 		b.mu.Unlock()
-		slices.SortFunc(out.Questions, func(x, y carrel.Question) int { return x.Asked.Compare(y.Asked) })
+		slices.SortFunc(out.Questions, func(x, y carrel.Question) int {
+			return cmp.Or(x.Asked.Compare(y.Asked), cmp.Compare(x.ID, y.ID))
+		})
+		out.Revision = revisionOf(out.Questions)
 		if wait <= 0 || out.Revision != revision {
 			return out
 		}
@@ -295,6 +298,16 @@ func (b *Inbox) List(ctx context.Context, wait time.Duration, revision int64, se
 			return out
 		}
 	}
+}
+
+// revisionOf is a number for a list. It tells nothing of the questions that are not in it.
+func revisionOf(list []carrel.Question) int64 {
+	h := fnv.New64a()
+	for _, q := range list {
+		fmt.Fprintln(h, q.ID, q.Waiting, q.Process, q.Until.UnixNano())
+	}
+	const exact = 1<<53 - 1 // what every reader of JSON keeps
+	return int64(h.Sum64() & exact)
 }
 
 // Answer answers a question that see selects. always, which is called for an answer for ever, puts

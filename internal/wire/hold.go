@@ -113,10 +113,9 @@ func (e *egress) judgeRequest(f *flow, in *arrival, k policy.Flow) policy.Verdic
 		case !reply.Allow:
 			return refusedHold(v, reply)
 		}
-		whole := !policy.AsksRequests(v.Ask)
-		f.grant(k, v, reply, whole)
+		f.grant(k, v, reply, !policy.AsksRequests(v.Ask))
 		// The rules may have changed since the answer.
-		if now := e.link.rules.Load().Judge(k); !whole && now.Ask == v.Ask && grantOf(k, now) == grantOf(k, v) {
+		if now := e.link.rules.Load().Judge(k); now.Ask == v.Ask && grantOf(k, now) == grantOf(k, v) {
 			return now.Granted(reply.By)
 		}
 	}
