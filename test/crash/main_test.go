@@ -1,9 +1,11 @@
 package crash
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -18,6 +20,7 @@ import (
 const (
 	playVar   = "CARREL_TEST_PLAY"   // set: it is the carrel command
 	pointsVar = "CARREL_TEST_POINTS" // file with fail points; each SIGUSR1 reads and removes it
+	traceSpec = "trace="             // in that file: the file that gets the names of the points passed
 )
 
 func TestMain(m *testing.M) {
@@ -42,7 +45,11 @@ func takePoints(path string) {
 			spec, err := os.ReadFile(path)
 			if err == nil {
 				failpoint.Reset()
-				err = failpoint.Parse(string(spec))
+				if into, ok := strings.CutPrefix(string(spec), traceSpec); ok {
+					tracePoints(into)
+				} else {
+					err = failpoint.Parse(string(spec))
+				}
 			}
 			if err != nil {
 				fmt.Fprintln(os.Stderr, "fail points:", err)
@@ -50,4 +57,18 @@ func takePoints(path string) {
 			_ = os.Remove(path)
 		}
 	}()
+}
+
+// tracePoints writes the name of each fail point that is passed to a file.
+func tracePoints(path string) {
+	for _, p := range points() {
+		failpoint.Enable(p, func() error {
+			f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(f, p)
+			return errors.Join(err, f.Close())
+		})
+	}
 }

@@ -132,6 +132,38 @@ var scenarios = []scenario{
 // points returns the steps that an operation may pass.
 func points() []string { return append(service.FailPoints(), commitPoints...) }
 
+// pointsOf does an operation once, undisturbed, and returns the steps that it passes. With -short,
+// those of the snapshot store are not among them.
+func pointsOf(ctx context.Context, t *testing.T, d *daemontest.Daemon, enable func(spec string),
+	sc scenario) []string {
+	t.Helper()
+	svc := connect(t, d)
+	defer svc.Close()
+	v, err := newVictim(ctx, svc, carrel.GVisor)
+	if err == nil && sc.ready != nil {
+		err = sc.ready(ctx, svc, v)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", sc.name, err)
+	}
+	trace := filepath.Join(t.TempDir(), "trace")
+	enable(traceSpec + trace)
+	err = sc.do(ctx, svc, v)
+	enable("")
+	if err != nil {
+		t.Fatalf("%s: %v", sc.name, err)
+	}
+	after(ctx, t, d, svc, v, sc.name)
+	passed, err := os.ReadFile(trace)
+	if err != nil {
+		t.Fatalf("%s passes no step: %v", sc.name, err)
+	}
+	return slices.DeleteFunc(points(), func(p string) bool {
+		return testing.Short() && !strings.HasPrefix(p, "service.") ||
+			!slices.Contains(strings.Fields(string(passed)), p)
+	})
+}
+
 // startPointed starts this binary as a daemon. It returns a function that enables a fail point in
 // it.
 func startPointed(t *testing.T) (*daemontest.Daemon, func(spec string)) {
@@ -163,10 +195,7 @@ func TestKilledAtEachStep(t *testing.T) {
 	defer cancel()
 	hits := map[string]int{}
 	for _, sc := range scenarios {
-		for _, point := range points() {
-			if testing.Short() && !strings.HasPrefix(point, "service.") {
-				continue
-			}
+		for _, point := range pointsOf(ctx, t, d, enable, sc) {
 			svc := connect(t, d)
 			v, err := newVictim(ctx, svc, carrel.GVisor)
 			if err == nil && sc.ready != nil {
@@ -282,10 +311,7 @@ func TestDiskFullAtEachStep(t *testing.T) {
 	defer svc.Close()
 	failed := 0
 	for _, sc := range scenarios {
-		for _, point := range points() {
-			if testing.Short() && !strings.HasPrefix(point, "service.") {
-				continue
-			}
+		for _, point := range pointsOf(ctx, t, d, enable, sc) {
 			v, err := newVictim(ctx, svc, carrel.GVisor)
 			if err == nil && sc.ready != nil {
 				err = sc.ready(ctx, svc, v)

@@ -31,6 +31,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +65,8 @@ type Harness struct {
 	Settle func(t testing.TB, d driver.Driver)
 	// Skip names cases that do not apply, with the reason: "escape/disk".
 	Skip map[string]string
+	// Long names cases that -short leaves out, because another run of the suite has them.
+	Long []string
 }
 
 // suite is one run.
@@ -115,11 +118,19 @@ func or[T int | float64](v, def T) T {
 // group runs a set of cases.
 func (s *suite) group(t *testing.T, name string, f func(*testing.T)) {
 	t.Run(name, func(t *testing.T) {
-		if why := s.Skip[name]; why != "" {
-			testenv.Inapplicable(t, why)
-		}
+		s.mayRun(t, name)
 		f(t)
 	})
+}
+
+// mayRun skips a case that the harness leaves out.
+func (s *suite) mayRun(t *testing.T, name string) {
+	if why := s.Skip[name]; why != "" {
+		testenv.Inapplicable(t, why)
+	}
+	if slices.Contains(s.Long, name) {
+		testenv.Long(t, "another run of the suite has this case")
+	}
 }
 
 // open returns a driver that is closed when the test ends.
