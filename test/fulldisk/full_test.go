@@ -46,15 +46,19 @@ type lack struct {
 // TestFullDiskIsLeft fills the disk of a daemon to the last byte, kills the daemon, and starts it
 // again. It must start, kill, delete and give space back, and then work as before.
 func TestFullDiskIsLeft(t *testing.T) {
-	leaveInTiers(t, lack{take: fill, give: free, tight: true})
+	leaveInTiers(t, lack{take: fill, give: free, tight: true}, tiers...)
 }
 
 // TestNoInodes is TestFullDiskIsLeft for a disk with room but without inodes.
 func TestNoInodes(t *testing.T) {
-	leaveInTiers(t, lack{mkfs: []string{"-N", "3000"}, take: takeInodes, give: giveInodes})
+	tiers := tiers
+	if testing.Short() {
+		tiers = tiers[:1] // TestFullDiskIsLeft has the others
+	}
+	leaveInTiers(t, lack{mkfs: []string{"-N", "3000"}, take: takeInodes, give: giveInodes}, tiers...)
 }
 
-func leaveInTiers(t *testing.T, l lack) {
+func leaveInTiers(t *testing.T, l lack, tiers ...carrel.Tier) {
 	for _, tier := range tiers {
 		t.Run(string(tier), func(t *testing.T) {
 			dir := disk(t, 640, l.mkfs...)

@@ -30,8 +30,8 @@ type desk struct {
 // look is the visible state of a desk. It must be equal before and after, or something is lost.
 type look struct{ witness, shell, term string }
 
-// furnish starts everything.
-func furnish(t *testing.T, c carrel.Computer) *desk {
+// furnish starts everything. The tree has that number of directories, with 102 files each.
+func furnish(t *testing.T, c carrel.Computer, directories int) *desk {
 	t.Helper()
 	ctx := t.Context()
 	files := c.Files("")
@@ -40,7 +40,7 @@ func furnish(t *testing.T, c carrel.Computer) *desk {
 			t.Fatal(err)
 		}
 	}
-	run(t, c, "python3 tree.py make tree")
+	run(t, c, fmt.Sprintf("python3 tree.py make tree %d", directories))
 	d := &desk{c: c}
 	var err error
 	if d.witness, err = daemontest.Begin(ctx, c, carrel.Command{Args: []string{"python3", "/home/user/witness.py"}, Dir: "/home/user/tree",
@@ -115,11 +115,11 @@ func (d *desk) same(ctx context.Context, want look) error {
 
 // TestEverythingSurvives leaves these in a sandbox: a Python process with 200 MB, a database in the
 // middle of a transaction, a web server with a client, a shell with a job, a terminal and 10,000
-// files. It takes the sandbox through 20 pauses, two forks and a rollback.
+// files (1,000 with -short). It takes the sandbox through 20 pauses, two forks and a rollback.
 func TestEverythingSurvives(t *testing.T) {
-	cycles := 20
+	cycles, directories := 20, 100
 	if testing.Short() {
-		cycles = 3
+		cycles, directories = 3, 10
 	}
 	daemon := daemontest.Start(t)
 	svc, err := client.New(daemon.URL, daemon.Key)
@@ -140,13 +140,13 @@ func TestEverythingSurvives(t *testing.T) {
 		}
 		return c
 	}
-	d := furnish(t, computer(sb.ID))
+	d := furnish(t, computer(sb.ID), directories)
 	want, err := d.look(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tree := run(t, d.c, "python3 tree.py sum tree")
-	if !strings.HasPrefix(tree, "10200 ") {
+	if !strings.HasPrefix(tree, fmt.Sprint(102*directories, " ")) {
 		t.Fatalf("the tree has %s", tree)
 	}
 	checkTree := func(c carrel.Computer, when string) {

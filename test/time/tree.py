@@ -1,11 +1,12 @@
-"""Makes or measures a tree of 10,000 files: python3 tree.py make|sum DIRECTORY."""
+"""Makes a tree with 100 files in each directory, or measures one:
+python3 tree.py make TOP DIRECTORIES, python3 tree.py sum TOP."""
 import hashlib
 import os
 import sys
 
 what, top = sys.argv[1:3]
 if what == "make":
-    for d in range(100):
+    for d in range(int(sys.argv[3])):
         path = os.path.join(top, "d%02d" % d)
         os.makedirs(path)
         for f in range(100):
