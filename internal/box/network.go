@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -104,6 +105,37 @@ func (b *builder) dial(m message) {
 	_ = unix.Close(fd)
 }
 
+// connectTime is the time limit of a connection to a port inside.
+const connectTime = 10 * time.Second
+
+// connected waits for a connection whose connect ended with err. A signal, such as those of Go's
+// scheduler, interrupts connect on a socket with a time limit, and the connection goes on being
+// made.
+func connected(fd int, err error) error {
+	if !errors.Is(err, unix.EINTR) {
+		return err
+	}
+	deadline := time.Now().Add(connectTime)
+	ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+	for {
+		n, err := unix.Poll(ready, int(max(time.Until(deadline), 0)/time.Millisecond))
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return unix.ETIMEDOUT
+		}
+		fault, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+		if err == nil && fault != 0 {
+			err = unix.Errno(fault)
+		}
+		return err
+	}
+}
+
 func (b *builder) connect(port uint16) (int, error) {
 	if b.netns >= 0 {
 		runtime.LockOSThread() // for good: the thread ends with the goroutine
@@ -122,8 +154,9 @@ func (b *builder) connect(port uint16) (int, error) {
 		if err != nil {
 			return -1, os.NewSyscallError("socket", err)
 		}
-		_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: 10})
-		if err = unix.Connect(fd, to); err == nil {
+		limit := unix.NsecToTimeval(connectTime.Nanoseconds())
+		_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit)
+		if err = connected(fd, unix.Connect(fd, to)); err == nil {
 			return fd, nil
 		}
 		_ = unix.Close(fd)
