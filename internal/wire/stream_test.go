@@ -135,7 +135,11 @@ func packet(t *testing.T, data []byte, pieces int) *stack.PacketBuffer {
 // gives up in the middle of some. The other end must get whole frames, in order, and exactly those
 // that were reported as sent.
 func TestBatchesKeepTheStep(t *testing.T) {
-	for seed := range uint64(200) {
+	seeds := uint64(200)
+	if testing.Short() {
+		seeds = 30
+	}
+	for seed := range seeds {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		b := new(frameBatch)
 		var out bytes.Buffer
