@@ -16,11 +16,14 @@ import (
 // TestAsk lets real programs wait for a person, in the tiers that have a kernel of their own and in
 // namespaces.
 func TestAsk(t *testing.T) {
-	testenv.Long(t, "real sandboxes wait for answers")
+	tiers := []carrel.Tier{carrel.GVisor, carrel.NS}
+	if testing.Short() {
+		tiers = tiers[:1]
+	}
 	o := newOutside(t)
 	o.serve(t, "api.example.com", "198.51.100.21", webSite())
 	h := open(t, o)
-	for _, tier := range []carrel.Tier{carrel.GVisor, carrel.NS} {
+	for _, tier := range tiers {
 		t.Run(string(tier), func(t *testing.T) { testAsk(t, h, tier) })
 	}
 	if n := o.strays.Load(); n != 0 {
@@ -48,6 +51,7 @@ func testAsk(t *testing.T, h *house, tier carrel.Tier) {
 	a := &asking{desk: &desk{Computer: c, t: t, id: sb.ID}, h: h, inbox: h.svc.(*client.Client).Inbox()}
 	a.answers(t)
 	a.pauses(t)
+	a.restarts(t)
 	if err := h.svc.Kill(t.Context(), sb.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +158,7 @@ func (a *asking) pauses(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.desk.Computer = c
-	a.must(t, "pkill curl; sleep 0.5; true", "")
+	a.must(t, "pkill curl; while pgrep curl; do sleep 0.1; done >/dev/null", "")
 	always := a.start(t)
 	if _, err := a.inbox.Answer(t.Context(), a.one(t).ID, carrel.Answer{Answer: "allow", For: "always"}); err != nil {
 		t.Fatal(err)
@@ -167,4 +171,45 @@ func (a *asking) pauses(t *testing.T) {
 		t.Errorf("%+v, %v", sb.Network.Policy, err)
 	}
 	a.must(t, curlAsk, "200")
+}
+
+// restarts forks a sandbox whose program waits, and restarts the daemon. Only the original still
+// waits after the fork, and nobody after the restart. The answer to an old question opens nothing.
+func (a *asking) restarts(t *testing.T) {
+	p := &carrel.Policy{AskSeconds: 600, Rules: []carrel.Rule{{Ask: []string{"api.example.com"}, Ports: []string{"443", "80"}}}}
+	if _, err := a.h.svc.SetNetwork(t.Context(), a.id, carrel.Network{Policy: p}); err != nil {
+		t.Fatal(err)
+	}
+	a.start(t)
+	a.one(t)
+	forks, err := a.h.svc.Fork(t.Context(), a.id, carrel.ForkOptions{})
+	if err != nil || len(forks) != 1 || forks[0].Err != nil {
+		t.Fatalf("%+v, %v", forks, err)
+	}
+	old := a.one(t)
+	list, err := a.inbox.Questions(t.Context(), carrel.InboxOptions{})
+	if err != nil || len(list.Questions) != 1 {
+		t.Errorf("after the fork: %+v, %v", list.Questions, err)
+	}
+	if err := a.h.svc.Kill(t.Context(), forks[0].Sandbox.ID); err != nil {
+		t.Fatal(err)
+	}
+	a.h.Kill9()
+	a.h.Restart()
+	if list, err = a.inbox.Questions(t.Context(), carrel.InboxOptions{}); err != nil || len(list.Questions) != 0 {
+		t.Errorf("after the restart: %+v, %v", list.Questions, err)
+	}
+	if _, err := a.inbox.Answer(t.Context(), old.ID, carrel.Answer{Answer: "allow", For: "hour"}); carrel.KindOf(err) != carrel.NotFound {
+		t.Errorf("an answer from before the restart: %v", err)
+	}
+	a.must(t, "pkill curl; while pgrep curl; do sleep 0.1; done >/dev/null", "")
+	again := a.start(t)
+	if q := a.one(t); q.ID == old.ID {
+		t.Error("an old question is back")
+	} else if _, err := a.inbox.Answer(t.Context(), q.ID, carrel.Answer{Answer: "deny"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-again; strings.Contains(got, "200") {
+		t.Errorf("after a no: %s", got)
+	}
 }

@@ -1,4 +1,5 @@
 """What every test file needs."""
+import json
 import os
 import re
 import time
@@ -38,6 +39,16 @@ def request(sandbox, port):
         return urllib.request.Request(f"https://{sandbox.get_host(port)}/")
     headers = {"E2b-Sandbox-Id": sandbox.sandbox_id, "E2b-Sandbox-Port": str(port)}
     return urllib.request.Request(os.environ["E2B_SANDBOX_URL"], headers=headers)
+
+
+def carrel(method, path, body=None):
+    """A call of the daemon's own API, with the SDK's key."""
+    base = os.environ.get("E2B_API_URL") or "https://api." + os.environ["E2B_DOMAIN"]
+    call = urllib.request.Request(
+        base + "/carrel/v1" + path, method=method, data=body and json.dumps(body).encode(),
+        headers={"X-API-Key": os.environ["E2B_API_KEY"], "Content-Type": "application/json"})
+    with urllib.request.urlopen(call, timeout=60) as answer:
+        return json.load(answer)
 
 
 def ending(sandbox):

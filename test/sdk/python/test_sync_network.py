@@ -8,7 +8,7 @@ import unittest
 
 from e2b import ALL_TRAFFIC, Sandbox, SandboxException
 
-from python.lib import TEMPLATE
+from python.lib import TEMPLATE, carrel, until
 
 
 def ask(sandbox, url, options=""):
@@ -42,6 +42,24 @@ class Network(unittest.TestCase):
         info = sandbox.get_info()
         self.assertEqual(info.network["allow_out"], ["api.example.com", "*.example.net"])
         self.assertEqual(info.network["deny_out"], [ALL_TRAFFIC])
+
+    def test_held_for_a_person(self):
+        """A command of the SDK waits inside while a person is asked, and goes on with the answer."""
+        sandbox = self.create()
+        carrel("PUT", f"/sandboxes/{sandbox.sandbox_id}/network",
+               {"policy": {"rules": [{"ask": ["api.example.com"]}], "askSeconds": 300}})
+        for answer in ("allow", "deny"):
+            command = sandbox.commands.run(
+                f"curl -sS --max-time 200 http://api.example.com/{answer} || echo exit $?", background=True, timeout=300)
+            question = until("a question", lambda: carrel(
+                "GET", f"/inbox?sandbox={sandbox.sandbox_id}")["questions"])[0]
+            self.assertEqual((question["host"], question["port"]), ("api.example.com", 80))
+            carrel("POST", "/inbox/" + question["id"], {"answer": answer})
+            result = command.wait()
+            if answer == "allow":
+                self.assertEqual(json.loads(result.stdout)["path"], "/allow")
+            else:
+                self.assertIn("said no", result.stdout + result.stderr)
 
     def test_rules_and_tokens(self):
         sandbox = self.create(
