@@ -47,13 +47,13 @@ class Network(unittest.TestCase):
         """A command of the SDK waits inside while a person is asked, and goes on with the answer."""
         sandbox = self.create()
         carrel("PUT", f"/sandboxes/{sandbox.sandbox_id}/network",
-               {"policy": {"rules": [{"ask": ["api.example.com"]}], "askSeconds": 300}})
-        for answer in ("allow", "deny"):
+               {"policy": {"rules": [{"ask": ["*.example.com"]}], "askSeconds": 300}})
+        for host, answer in (("api.example.com", "allow"), ("other.example.com", "deny")):
             command = sandbox.commands.run(
-                f"curl -sS --max-time 200 http://api.example.com/{answer} || echo exit $?", background=True, timeout=300)
+                f"curl -sS --max-time 200 http://{host}/{answer} || echo exit $?", background=True, timeout=300)
             question = until("a question", lambda: carrel(
                 "GET", f"/inbox?sandbox={sandbox.sandbox_id}")["questions"])[0]
-            self.assertEqual((question["host"], question["port"]), ("api.example.com", 80))
+            self.assertEqual((question["host"], question["port"]), (host, 80))
             carrel("POST", "/inbox/" + question["id"], {"answer": answer})
             result = command.wait()
             if answer == "allow":
