@@ -16,6 +16,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/linux/ext4"
 	"github.com/carrel-dev/carrel/internal/linux/proc"
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 	"github.com/carrel-dev/carrel/internal/linux/tap"
@@ -54,7 +55,7 @@ func (d *Driver) makeLayer(l *launch) (err error) {
 		if l.disk, err = os.OpenFile(filepath.Join(l.spec.Dir, diskFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 			return err
 		}
-		if err := makeExt4(l.disk, int64(l.spec.Limits.DiskMB)<<20); err != nil {
+		if err := ext4.Make(l.disk, int64(l.spec.Limits.DiskMB)<<20); err != nil {
 			return err
 		}
 	} else {

@@ -1,4 +1,4 @@
-package ns
+package ext4
 
 import (
 	"os"
@@ -18,7 +18,7 @@ func TestExt4IsSound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := makeExt4(f, mb<<20); err != nil {
+		if err := Make(f, mb<<20); err != nil {
 			t.Fatal(err)
 		}
 		if out, err := exec.Command(fsck, "-fn", f.Name()).CombinedOutput(); err != nil {

@@ -1,4 +1,9 @@
-package ns
+// Package ext4 makes an empty ext4 filesystem for one use: a disk that lives as long as a sandbox.
+// After a crash of the host the sandbox is gone. So the filesystem has no journal, no checksums and
+// no spare copies of its tables. Blocks that are not written stay holes in the file.
+//
+// The format: https://docs.kernel.org/filesystems/ext4/globals.html
+package ext4
 
 import (
 	"crypto/rand"
@@ -6,12 +11,6 @@ import (
 	"os"
 	"time"
 )
-
-// This file makes an empty ext4 filesystem for one use: a disk that lives as long as a sandbox.
-// After a crash of the host the sandbox is gone. So the filesystem has no journal, no checksums and
-// no spare copies of its tables. Blocks that are not written stay holes in the file.
-//
-// The format: https://docs.kernel.org/filesystems/ext4/globals.html
 
 const (
 	blockBytes     = 4096
@@ -77,8 +76,8 @@ func (g geometry) taken(group uint32) uint32 {
 	return n
 }
 
-// makeExt4 writes an empty filesystem for bytes of contents into an empty file.
-func makeExt4(f *os.File, bytes int64) error {
+// Make writes an empty filesystem for bytes of contents into an empty file.
+func Make(f *os.File, bytes int64) error {
 	g := layOut(bytes)
 	if err := f.Truncate(int64(g.blocks) * blockBytes); err != nil {
 		return err
