@@ -113,7 +113,7 @@ var errNothingRan = errors.New("the sentry failed before anything ran in it")
 
 // openLink makes the link and connects the daemon's end. It returns the guest's end.
 func (in *Instance) openLink(ctx context.Context) (guest *os.File, err error) {
-	host, guest, mtu, err := newLink()
+	host, guest, mtu, err := hosted.NewPair()
 	if err != nil {
 		return nil, err
 	}

@@ -5,61 +5,10 @@ import (
 	"net"
 	"os"
 
-	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/runsc/boot"
 
 	"github.com/carrel-dev/carrel/internal/driver"
 )
-
-// Link sizes. A frame is lost if it does not fit into the free part of the socket's buffer, so
-// frames must be small compared with the buffer.
-const (
-	linkBuffer  = 8 << 20 // bytes wanted, each direction
-	bigBuffer   = 4 << 20 // from this size on big frames are worth it
-	bigMTU      = 65520
-	smallBuffer = 1 << 20
-	midMTU      = 16000
-	smallMTU    = 1500
-)
-
-// newLink makes the two ends of a sandbox's only network link.
-func newLink() (host, guest *os.File, mtu int, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, 0, os.NewSyscallError("socketpair", err)
-	}
-	size := growBuffers(fds[0])
-	size = min(size, growBuffers(fds[1]))
-	return os.NewFile(uintptr(fds[0]), "link"), os.NewFile(uintptr(fds[1]), "link"), linkMTU(size), nil
-}
-
-// linkMTU chooses the frame size for a buffer.
-func linkMTU(buffer int) int {
-	switch {
-	case buffer >= bigBuffer:
-		return bigMTU
-	case buffer >= smallBuffer:
-		return midMTU
-	}
-	return smallMTU
-}
-
-// growBuffers makes the socket's buffers as big as this process may. It returns the size that the
-// kernel counts, which is twice the requested size.
-func growBuffers(fd int) int {
-	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, linkBuffer) != nil {
-		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, linkBuffer)
-	}
-	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, linkBuffer) != nil {
-		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, linkBuffer)
-	}
-	// Only the sender's buffer counts between local sockets.
-	size, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
-	if err != nil {
-		return 0
-	}
-	return size
-}
 
 // networkArgs describes the guest's end of the link to the sentry. It includes the gateway's
 // hardware address, so that no packet waits for a resolution.

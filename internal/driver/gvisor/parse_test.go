@@ -100,14 +100,6 @@ func FuzzRecover(f *testing.F) {
 	})
 }
 
-func TestLinkMTUFollowsTheBuffer(t *testing.T) {
-	for buffer, want := range map[int]int{0: smallMTU, 425_984: smallMTU, 2 << 20: midMTU, 16 << 20: bigMTU} {
-		if got := linkMTU(buffer); got != want {
-			t.Errorf("buffer %d: frames of %d, want %d", buffer, got, want)
-		}
-	}
-}
-
 func TestUIDsOfAContainer(t *testing.T) {
 	for _, c := range []struct {
 		name, uidMap string

@@ -98,13 +98,13 @@ func (d *Driver) Report(context.Context) []driver.Finding {
 			Hint: "run as the host's root to give each sandbox a uid of its own",
 		})
 	}
-	if host, guest, mtu, err := newLink(); err == nil {
+	if host, guest, mtu, err := hosted.NewPair(); err == nil {
 		hosted.CloseAll(host, guest)
-		if mtu < bigMTU {
+		if mtu < hosted.BigMTU {
 			out = append(out, driver.Finding{
-				What: fmt.Sprintf("the network of a sandbox is slower (frames of %d bytes instead of %d)", mtu, bigMTU),
+				What: fmt.Sprintf("the network of a sandbox is slower (frames of %d bytes instead of %d)", mtu, hosted.BigMTU),
 				Why:  "the socket buffers may not grow",
-				Hint: fmt.Sprintf("run as root, or set sysctl net.core.wmem_max=%d", linkBuffer),
+				Hint: fmt.Sprintf("run as root, or set sysctl net.core.wmem_max=%d", hosted.PairBuffer),
 			})
 		}
 	}
