@@ -377,6 +377,9 @@ type Network interface {
 type LinkSpec struct {
 	ID  carrel.ID
 	MTU int
+	// Checksums: the other end checks the checksums of what it gets from a SOCK_SEQPACKET socket, as
+	// a real kernel does. Without it the stack leaves them out there. Other links have them always.
+	Checksums bool
 }
 
 // Link is the daemon's end of one sandbox's only network link.

@@ -33,7 +33,9 @@ const stallLimit = time.Second
 type endpoint struct {
 	device
 	mtu uint32
-	mac tcpip.LinkAddress
+	// checksums is LinkSpec.Checksums.
+	checksums bool
+	mac       tcpip.LinkAddress
 	// peer is the address of the link's other end, the only one there. With it, packets need no
 	// address resolution, and the stack needs no caches for that, 43 KiB each link.
 	peer tcpip.LinkAddress
@@ -250,11 +252,11 @@ func (e *endpoint) LinkAddress() tcpip.LinkAddress { return e.mac }
 func (e *endpoint) SetLinkAddress(tcpip.LinkAddress) {}
 
 // Capabilities says which checksums the stack may leave out. Frames travel through memory, so a
-// socket's other end does not check any. A kernel checks all of them, except those of TCP segments
+// socket's other end does not check any, unless it is a machine's. A kernel checks all of them, except those of TCP segments
 // that come with a header: see SupportedGSO.
 func (e *endpoint) Capabilities() stack.LinkEndpointCapabilities {
 	c := stack.LinkEndpointCapabilities(stack.CapabilityRXChecksumOffload)
-	if e.kind == socket {
+	if e.kind == socket && !e.checksums {
 		c |= stack.CapabilityTXChecksumOffload
 	}
 	return c

@@ -62,6 +62,7 @@ func newLink(w *Wire, spec driver.LinkSpec, fd *os.File, r *rules) (*Link, error
 	if err != nil {
 		return nil, err
 	}
+	ep.checksums = spec.Checksums
 	ep.gw = []tcpip.Address{addr(driver.GatewayIPv4), addr(driver.GatewayIPv6)}
 	l := &Link{id: spec.ID, wire: w, ep: ep, down: make(chan struct{}), closed: make(chan struct{})}
 	l.rules.Store(r)

@@ -31,6 +31,9 @@ type Links struct {
 	Network driver.Network
 	Keeper  FDKeeper // nil keeps none
 	Driver  string   // Info.Name: the start of the names at the keeper
+
+	// Checksums is that of all links, see [driver.LinkSpec].
+	Checksums bool
 }
 
 // Links returns the links of the driver with this name.
@@ -151,7 +154,7 @@ func (k Links) held(ctx context.Context, r *Record) (*os.File, error) {
 
 // attach gives host to the network, and stores the resulting link in the sandbox's Life.
 func (k Links) attach(ctx context.Context, l *Life, r *Record, mtu int, host *os.File) error {
-	link, err := k.Network.Attach(ctx, driver.LinkSpec{ID: r.ID, MTU: mtu}, host)
+	link, err := k.Network.Attach(ctx, driver.LinkSpec{ID: r.ID, MTU: mtu, Checksums: k.Checksums}, host)
 	if err != nil {
 		return fmt.Errorf("attach the link: %w", err)
 	}
