@@ -63,6 +63,11 @@ type Harness struct {
 	// Settle waits until a driver has prepared its objects for future sandboxes, so that the suite
 	// does not take them for leftovers. It may be nil.
 	Settle func(t testing.TB, d driver.Driver)
+	// OwnKernel says that a sandbox has a kernel of its own, which its root may control. The suite
+	// then asks only whether the host is untouched, and not whether that kernel refuses.
+	OwnKernel bool
+	// Many is the number of sandboxes that the case "many" makes; 0 is 50.
+	Many int
 	// Skip names cases that do not apply, with the reason: "escape/disk".
 	Skip map[string]string
 	// Long names cases that -short leaves out, because another run of the suite has them.
@@ -84,6 +89,7 @@ func Run(t *testing.T, h Harness) {
 	s := &suite{Harness: h}
 	l := &s.Limits
 	l.CPUs, l.MemoryMB, l.DiskMB, l.Pids = or(l.CPUs, 1), or(l.MemoryMB, 256), or(l.DiskMB, 64), or(l.Pids, 128)
+	s.Many = or(s.Many, 50)
 	d := s.open(t)
 	s.info = d.Info()
 	testenv.Need(t, s.info.Name, d.Probe(t.Context()))

@@ -189,7 +189,7 @@ func (s *suite) testDestroy(t *testing.T) {
 func (s *suite) testMany(t *testing.T) {
 	s.heavy(t)
 	d := s.open(t)
-	const n = 50
+	n := s.Many
 	before := s.trace(t, d)
 	boxes := make([]*box, n)
 	specs := make([]driver.Spec, n)
