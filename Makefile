@@ -11,6 +11,7 @@
 #   make kernels   the code interpreter: its kernels, and E2B's own packages for it
 #   make frameworks  the frameworks that agents are made with, unmodified, on real sandboxes with a fake model
 #   make metrics  the dashboard for Grafana against a real Prometheus and a real daemon
+#   make microvm   the tier of virtual machines, with Debian's QEMU and its cloud kernel
 #   make postgres  the store of records on a real PostgreSQL, with the server killed, full, slow and away
 #   make bench     the side-by-side measurements (BENCH="create exec --quick" for some)
 #   make build     bin/carrel and what it carries
@@ -51,7 +52,7 @@ REAL        := . ./internal/driver/gvisor ./test/crash ./test/fulldisk ./test/up
 	./test/chaos ./test/build ./test/builtin ./test/datadir ./test/registry ./local ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./test/metrics ./internal/linux/cell ./internal/tools ./internal/tools/licenses
 PLAIN        = $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|shell/test|shell/internal)(/|$$)' | grep -vE 'carrel-dev/carrel(/bench.*)?$$' | grep -vE '/(internal/box$$|shell/codemode|shell/tools/(script|sqlite|git|data))')
 
-.PHONY: metrics postgres frameworks test-matrix chaos kernels play dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim
+.PHONY: microvm metrics postgres frameworks test-matrix chaos kernels play dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim
 
 build: bin/carrel bin/carrel-guest bin/carrel-sudo bin/carrel-box bin/carrel-sentry
 
@@ -167,6 +168,19 @@ postgres: bin/postgres/bin
 
 bin/postgres/bin:
 	internal/tools/postgres.sh bin/postgres
+
+# The conformance suite on virtual machines. Without KVM they are emulated: a boot takes seconds on a busy machine.
+microvm: bin/microvm/vmlinuz bin/microvm/carrel-init
+	@internal/tools/need.sh qemu-system-x86_64 cpio
+	CARREL_MICROVM=$(CURDIR)/bin/microvm CARREL_REQUIRE=$(CARREL_REQUIRE),microvm,cpio $(GOTEST) -v -timeout 60m $(if $(RUN),-run '$(RUN)') \
+		./internal/driver/microvm/...
+
+bin/microvm/vmlinuz:
+	internal/tools/microvm.sh bin/microvm
+
+bin/microvm/carrel-init: $(wildcard cmd/carrel-init/*.go internal/driver/microvm/boot/*.go internal/linux/tap/*.go) internal/driver/driver.go go.mod go.sum
+	@mkdir -p $(@D)
+	$(GOBUILD) -o $@ ./cmd/carrel-init
 
 # Everything that is released, for all systems, in bin/dist. DIST="-platforms linux/amd64" makes one alone.
 # A version is the last tag's; between tags it is the next one's, with the commit's time.

@@ -33,14 +33,14 @@ var floors = []struct {
 		"internal/reserve", "internal/shortage", "internal/readiness", "internal/quota", "internal/request", "internal/metrics",
 	}},
 	{2, []string{
-		"internal/driver", "internal/driver/drivertest", "internal/driver/hosted", "internal/guest", "internal/image", "internal/state",
+		"internal/driver", "internal/driver/drivertest", "internal/driver/hosted", "internal/driver/microvm/boot", "internal/guest", "internal/image", "internal/state",
 		"internal/snapshot", "internal/snapshot/blobtest", "internal/policy", "internal/inbox", "internal/linux/tap",
 		"internal/box", "internal/settings",
 		"internal/callback", "internal/scaling", "internal/build/plan", "internal/bundle",
 		"internal/image/delta", "internal/ceiling",
 	}},
 	{3, []string{
-		"internal/driver/sim", "internal/driver/gvisor", "internal/driver/ns", "internal/seatbelt", "internal/guest/agent", "internal/guest/oshost",
+		"internal/driver/sim", "internal/driver/gvisor", "internal/driver/ns", "internal/driver/microvm", "internal/seatbelt", "internal/guest/agent", "internal/guest/oshost",
 		"internal/guest/sudo", "internal/guest/guestbin", "internal/guest/interpreter", "internal/wire",
 		"internal/image/store", "internal/image/erofs", "internal/image/archive", "internal/image/registry", "internal/image/hostbase", "internal/image/locale", "internal/image/ocitar", "internal/image/stargz", "internal/image/filler",
 		"internal/state/sqlite", "internal/state/memory", "internal/state/postgres",

@@ -44,6 +44,10 @@ func move(f *os.File, c Config) error {
 	return configure(c)
 }
 
+// Configure brings lo and eth0 up, with addresses, routes and neighbours, in the namespace of the
+// calling thread. It is for a machine that has got its eth0 in another way than by Setup.
+func Configure(mtu int) error { return configure(Config{MTU: mtu}) }
+
 // configure brings lo and eth0 up, with addresses, routes and neighbours, in the
 // namespace of the calling thread.
 func configure(c Config) error {

@@ -1,0 +1,73 @@
+//go:build linux
+
+package microvm_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/drivertest"
+	"github.com/carrel-dev/carrel/internal/driver/microvm"
+	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/testenv"
+)
+
+// TestBoot measures the way from Create to the guest's first answer.
+func TestBoot(t *testing.T) {
+	d := newJudged(t).open(t)
+	for range 3 {
+		began := time.Now()
+		spec := newSpec(t)
+		in, err := d.Create(t.Context(), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		created := time.Since(began)
+		conn := guest.NewConn(in.Dial, guest.ConnOptions{ID: spec.ID})
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		err = testenv.Within(ctx, 30*time.Second, func() error { return conn.Health(ctx) })
+		cancel()
+		took := time.Since(began)
+		st, serr := in.Stats(t.Context())
+		t.Logf("created after %v, the guest answers after %v, and %v of processor time with %d MiB: %v, %v",
+			created, took, st.CPU, st.Memory>>20, err, serr)
+		_ = conn.Close()
+		if err := in.Destroy(t.Context()); err != nil {
+			t.Error(err)
+		}
+		e, _ := in.Wait(t.Context())
+		if err != nil {
+			t.Fatalf("%v: the end is %+v", err, e)
+		}
+	}
+}
+
+// many is as many machines as two processors emulate at once.
+const many = 8
+
+// TestDriver runs the conformance suite.
+func TestDriver(t *testing.T) {
+	s := need(t)
+	var mu sync.Mutex
+	states := map[string]*state{}
+	drivertest.Run(t, drivertest.Harness{
+		New: func(t testing.TB) driver.Driver {
+			mu.Lock()
+			defer mu.Unlock()
+			if states[t.Name()] == nil {
+				states[t.Name()] = newJudged(t)
+			}
+			d, err := microvm.New(states[t.Name()].options(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		},
+		Root: driver.Root{Image: s.Root}, Guest: s.Guest, Attack: s.Attack, Limits: limits,
+		Many: many, OwnKernel: true,
+		Skip: map[string]string{"escape/what tells of the host": "the machine's kernel tells of the machine, whose parts have the names that every machine's have"},
+	})
+}

@@ -1,0 +1,144 @@
+//go:build linux
+
+package microvm
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/microvm/boot"
+)
+
+// Accelerators.
+const (
+	kvm = "kvm" // hardware
+	tcg = "tcg" // QEMU translates the machine's instructions
+)
+
+// machine holds what all machines of a driver have in common.
+type machine struct {
+	qemu    string // path, without links
+	accel   string
+	kernel  string // paths of the boot files
+	initrd  string
+	tscKHz  int // of this host, for tcg; 0 is unknown
+	version string
+}
+
+// Sizes of a VMM, in MiB.
+const (
+	overheadMB = 160 // memory beside the machine's own: QEMU, and the kernel's file
+	smallCache = 32  // of translated code
+	bigCache   = 64
+	bigMemory  = 512 // machines from this size on get the bigger one
+	trialMB    = 128
+)
+
+// vmmTasks is the most threads that a VMM may have: one for each processor, and those that wait for
+// disks.
+const vmmTasks = 160
+
+// maxCPUs bounds the processors of a machine.
+const maxCPUs = 16
+
+// processors is the number of processors of a machine. The control group bounds their time.
+func processors(cpus float64) int {
+	return int(max(1, min(math.Ceil(cpus), float64(runtime.NumCPU()), maxCPUs)))
+}
+
+// cacheMB is the size of the translator's cache.
+func cacheMB(memoryMB int) int {
+	if memoryMB >= bigMemory {
+		return bigCache
+	}
+	return smallCache
+}
+
+// vmmMemory is the most memory that a VMM may use, in bytes.
+func (m *machine) vmmMemory(memoryMB int) int64 {
+	mb := memoryMB + overheadMB
+	if m.accel == tcg {
+		mb += cacheMB(memoryMB)
+	}
+	return int64(mb) << 20
+}
+
+// Descriptors of a VMM, after the standard ones and the stage's own.
+const (
+	rootFD = firstFD + iota
+	guestFD
+	writeFD
+	linkFD
+)
+
+// Paths in a VMM's root.
+const (
+	kernelPath = "/kernel"
+	initrdPath = "/initrd"
+)
+
+// args is the VMM's command line. limits are the machine's. A trial has no disk and no link.
+func (m *machine) args(mark string, limits carrel.Limits, order boot.Order) ([]string, error) {
+	line, err := m.commandLine(order)
+	if err != nil {
+		return nil, err
+	}
+	memory := strconv.Itoa(limits.MemoryMB)
+	args := []string{m.qemu, "-name", mark,
+		"-M", "microvm,acpi=on,pcie=off,usb=off,memory-backend=ram",
+		"-object", "memory-backend-ram,id=ram,size=" + memory + "M",
+		"-m", memory, "-smp", strconv.Itoa(processors(limits.CPUs)),
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
+		"-kernel", kernelPath, "-initrd", initrdPath, "-append", line,
+		// The standard output is the file for the console's text.
+		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
+	}
+	if m.accel == kvm {
+		args = append(args, "-accel", "kvm", "-cpu", "host")
+	} else {
+		args = append(args, "-accel", fmt.Sprintf("tcg,tb-size=%d", cacheMB(limits.MemoryMB)), "-cpu", "max")
+	}
+	if order.Trial {
+		return args, nil
+	}
+	// The order of the devices is the order of the disks inside, see package boot.
+	for _, disk := range []struct {
+		fd      int
+		name    string
+		options string
+	}{{rootFD, "root", "read-only=on"}, {guestFD, "guest", "read-only=on"}, {writeFD, "write", "cache.no-flush=on,discard=unmap"}} {
+		args = append(args,
+			"-add-fd", fmt.Sprintf("fd=%d,set=%d", disk.fd, disk.fd),
+			"-blockdev", fmt.Sprintf("driver=file,node-name=%s,filename=/dev/fdset/%d,locking=off,auto-read-only=off,%s", disk.name, disk.fd, disk.options),
+			"-device", "virtio-blk-device,drive="+disk.name)
+	}
+	return append(args,
+		"-netdev", fmt.Sprintf("dgram,id=link,local.type=fd,local.str=%d", linkFD),
+		"-device", fmt.Sprintf("virtio-net-device,netdev=link,mac=%s,host_mtu=%d", driver.GuestMAC, order.MTU)), nil
+}
+
+// commandLine is the kernel's.
+func (m *machine) commandLine(order boot.Order) (string, error) {
+	text, err := order.Encode()
+	if err != nil {
+		return "", err
+	}
+	words := []string{"console=ttyS0", "quiet", "panic=-1", "reboot=t", "oops=panic", "8250.nr_uarts=1",
+		"cryptomgr.notests", "audit=0", "random.trust_cpu=on", text}
+	if m.accel == tcg {
+		// By emulation the layout of the kernel's memory and the remedies for real processors'
+		// leaks stop nobody, and cost time.
+		words = append(words, "no_timer_check", "nokaslr", "mitigations=off")
+		if m.tscKHz > 0 {
+			// On a busy host the kernel would fail to measure this, and hang for ever.
+			words = append(words, "tsc_early_khz="+strconv.Itoa(m.tscKHz))
+		}
+	}
+	return strings.Join(words, " "), nil
+}

@@ -1,0 +1,293 @@
+//go:build linux
+
+package microvm
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/atomicfile"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
+	"github.com/carrel-dev/carrel/internal/driver/microvm/boot"
+	"github.com/carrel-dev/carrel/internal/linux/cgroup"
+	"github.com/carrel-dev/carrel/internal/linux/proc"
+)
+
+// qemuProgram is the VMM's usual name.
+const qemuProgram = "qemu-system-x86_64"
+
+// Limits of the boot files, in bytes.
+const (
+	maxKernel = 128 << 20
+	maxInit   = 32 << 20
+)
+
+// Limits of a trial. KVM that is broken fails at once or never ends. Emulation on a host that has
+// ten times as much to do as it can is slow and works.
+const (
+	kvmTrial = 5 * time.Second
+	tcgTrial = 90 * time.Second
+)
+
+// verdictFile in Root holds the verdict about the accelerator.
+const verdictFile = "accelerator.json"
+
+// Hints for what a host may lack.
+const (
+	hintQEMU   = "install QEMU for x86 (on Debian: apt-get install qemu-system-x86)"
+	hintKernel = "name a directory with Debian's cloud kernel; internal/tools/microvm.sh makes one"
+	hintTrial  = "see whether QEMU boots anything on this host"
+)
+
+// unsupported is the error of a host that lacks something.
+func unsupported(err error, hint string) error {
+	return &carrel.Error{Op: "probe microvm", Kind: carrel.Unsupported, Err: err, Hint: hint}
+}
+
+// Probe implements driver.Driver. The first time it boots a machine, which takes one to two seconds.
+// The verdict is remembered, also for later drivers with the same QEMU and kernels.
+func (d *Driver) Probe(ctx context.Context) error {
+	_, err := d.prepare(ctx)
+	return err
+}
+
+// prepare makes the boot files and chooses the accelerator, once.
+func (d *Driver) prepare(ctx context.Context) (*machine, error) {
+	if m := d.ready.Load(); m != nil {
+		return m, nil
+	}
+	select {
+	case d.preparing <- struct{}{}:
+		defer func() { <-d.preparing }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if m := d.ready.Load(); m != nil {
+		return m, nil
+	}
+	m, err := d.findParts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.chooseAccelerator(ctx, m); err != nil {
+		return nil, err
+	}
+	d.ready.Store(m)
+	return m, nil
+}
+
+// findParts looks for the VMM and makes the boot files.
+func (d *Driver) findParts(ctx context.Context) (*machine, error) {
+	if runtime.GOARCH != "amd64" {
+		return nil, unsupported(fmt.Errorf("no machine for %s", runtime.GOARCH), "use an amd64 host")
+	}
+	m := &machine{}
+	var err error
+	if m.qemu, err = findQEMU(d.opts.QEMU); err != nil {
+		return nil, unsupported(err, hintQEMU)
+	}
+	if m.version, err = qemuVersion(ctx, m.qemu); err != nil {
+		return nil, unsupported(err, hintQEMU)
+	}
+	if d.opts.Kernel == "" || d.opts.Init == "" {
+		return nil, unsupported(errors.New("no kernel for machines is given"), hintKernel)
+	}
+	image, err := readBounded(filepath.Join(d.opts.Kernel, "vmlinuz"), maxKernel)
+	if err != nil {
+		return nil, unsupported(fmt.Errorf("the machines' kernel: %w", err), hintKernel)
+	}
+	if kernel, err := unpackKernel(image); err == nil {
+		image = kernel
+	} else {
+		d.log.Info("machines boot the kernel's image as it is", "err", err)
+	}
+	initrd, err := d.makeInitrd()
+	if err != nil {
+		return nil, unsupported(fmt.Errorf("the machines' initrd: %w", err), hintKernel)
+	}
+	if m.kernel, err = d.keep("kernel", image); err != nil {
+		return nil, err
+	}
+	if m.initrd, err = d.keep("initrd", initrd); err != nil {
+		return nil, err
+	}
+	m.tscKHz = tscKHz()
+	return m, nil
+}
+
+// findQEMU returns the VMM's path without links. The VMM's root has the host's directories of
+// programs only.
+func findQEMU(given string) (string, error) {
+	path, err := exec.LookPath(given)
+	if given == "" {
+		path, err = exec.LookPath(qemuProgram)
+	}
+	if err != nil {
+		return "", err
+	}
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return "", err
+	}
+	if !slices.ContainsFunc(systemDirs, func(dir string) bool { return strings.HasPrefix(path, dir+"/") }) {
+		return "", fmt.Errorf("%s lies in none of %s", path, strings.Join(systemDirs, ", "))
+	}
+	return path, nil
+}
+
+// qemuVersion asks the VMM for the first line about itself.
+func qemuVersion(ctx context.Context, qemu string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, kvmTrial)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, qemu, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("%s --version: %w", qemu, err)
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	return line, nil
+}
+
+// makeInitrd puts carrel-init and the modules into an archive.
+func (d *Driver) makeInitrd() ([]byte, error) {
+	init, err := readBounded(d.opts.Init, maxInit)
+	if err != nil {
+		return nil, err
+	}
+	modules, err := readModules(filepath.Join(d.opts.Kernel, "modules"))
+	if err != nil {
+		return nil, err
+	}
+	var a archive
+	a.add(boot.Init, cpioFile, init)
+	a.add(boot.Modules, cpioDir, nil)
+	for i, m := range modules {
+		a.add(fmt.Sprintf("%s/%02d-%s.ko", boot.Modules, i, m.name), cpioFile, m.data)
+	}
+	return a.end(), nil
+}
+
+// keep writes a boot file into Root, under a name that follows from its content. Machines run on
+// after their driver, so a file under that name is never changed.
+func (d *Driver) keep(kind string, data []byte) (string, error) {
+	sum := sha256.Sum256(data)
+	path := filepath.Join(d.opts.Root, kind+"-"+hex.EncodeToString(sum[:16]))
+	if info, err := os.Stat(path); err == nil && info.Size() == int64(len(data)) {
+		return path, nil
+	}
+	return path, atomicfile.Write(path, data, 0o644) // each VMM has a uid of its own, and reads it
+}
+
+// verdict is the remembered choice of the accelerator.
+type verdict struct {
+	For   string `json:"for"` // everything that it depends on
+	Accel string `json:"accel"`
+}
+
+// chooseAccelerator boots a machine with KVM if this host seems to have it, and else by emulation.
+// The device alone proves nothing: on some hosts a VMM with KVM ends or hangs.
+func (d *Driver) chooseAccelerator(ctx context.Context, m *machine) error {
+	var uts unix.Utsname
+	_ = unix.Uname(&uts)
+	_, kvmErr := os.Stat(kvmDevice)
+	v := verdict{For: strings.Join([]string{m.version, filepath.Base(m.kernel), filepath.Base(m.initrd),
+		unix.ByteSliceToString(uts.Release[:]), proc.BootID(), fmt.Sprint(kvmErr == nil && !d.opts.NoKVM, d.root)}, " ")}
+	file := filepath.Join(d.opts.Root, verdictFile)
+	var old verdict
+	if b, err := readBounded(file, 4<<10); err == nil && json.Unmarshal(b, &old) == nil &&
+		old.For == v.For && (old.Accel == kvm || old.Accel == tcg) {
+		m.accel = old.Accel
+		return nil
+	}
+	var errs []error
+	for _, try := range []struct {
+		accel string
+		limit time.Duration
+	}{{kvm, kvmTrial}, {tcg, tcgTrial}} {
+		if try.accel == kvm && (kvmErr != nil || d.opts.NoKVM) {
+			continue
+		}
+		m.accel = try.accel
+		began := time.Now()
+		err := d.try(ctx, m, try.limit)
+		if err == nil {
+			d.log.Info("virtual machines boot", "accelerator", m.accel, "qemu", m.version, "took", time.Since(began), "before", errors.Join(errs...))
+			v.Accel = m.accel
+			b, err := json.Marshal(v)
+			if err != nil {
+				return err
+			}
+			return atomicfile.Write(file, b, 0o600)
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", try.accel, err))
+	}
+	return unsupported(fmt.Errorf("no machine boots: %w", errors.Join(errs...)), hintTrial)
+}
+
+// try boots a machine without disks and link, and waits for its end.
+func (d *Driver) try(ctx context.Context, m *machine, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	l := &launch{spec: driver.Spec{ID: carrel.NewID(), Limits: carrel.Limits{CPUs: 1, MemoryMB: trialMB}}, order: boot.Order{Trial: true}}
+	l.uid = d.uid(l.spec.ID)
+	defer func() { hosted.CloseAll(l.console, l.vmmLog) }()
+	var err error
+	if l.group, err = d.groups.Create(string(l.spec.ID), m.limits(l.spec.Limits)); err != nil {
+		return err
+	}
+	defer hosted.DestroyGroup(ctx, l.group)
+	if err := d.start(ctx, m, l); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { proc.Kill(l.pidfd) })
+	status := l.wait()
+	stop()
+	words := consoleWords(l.console)
+	if strings.Contains(words, boot.Works) {
+		return nil
+	}
+	if ctx.Err() != nil {
+		status = fmt.Sprintf("it had not booted after %v", limit)
+	}
+	return fmt.Errorf("%s: %s", status, strings.Trim(hosted.GuestWords(l.vmmLog)+"\n"+words, "\n "))
+}
+
+// Report implements driver.Reporter.
+func (d *Driver) Report(context.Context) []driver.Finding {
+	out := hosted.GroupFindings(d.groups, map[cgroup.Controller]string{
+		cgroup.Memory: "the driver watches the memory of machines itself",
+		cgroup.CPU:    "processor limits are not enforced",
+		cgroup.Pids:   "the threads of a machine on the host are not bounded",
+	})
+	if m := d.ready.Load(); m != nil && m.accel == tcg {
+		out = append(out, driver.Finding{
+			What: "machines run by emulation: slowly, and QEMU's translator is no wall that its authors vouch for",
+			Why:  "no machine boots with KVM on this host",
+			Hint: "use a host whose /dev/kvm works, or --tier gvisor",
+		})
+	}
+	if !d.root {
+		out = append(out, driver.Finding{
+			What: "all machines share one host uid",
+			Why:  fmt.Sprintf("running as uid %d, which may give out no others", os.Geteuid()),
+			Hint: "run as the host's root to give each sandbox a uid of its own",
+		})
+	}
+	return out
+}

@@ -1,0 +1,235 @@
+//go:build linux
+
+package microvm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/carrel-dev/carrel/internal/linux/ns"
+)
+
+// stageName is the part that our own binary plays.
+const stageName = "carrel-microvm"
+
+// Descriptors of the stage beyond the standard ones. Those from firstFD on are the VMM's.
+const (
+	orderFD = 3
+	saidFD  = 4 // carries an error; it just closes when the stage became the VMM
+	firstFD = 5
+)
+
+// nobody is the VMM's uid and gid in its own user namespace.
+const nobody = 65534
+
+// kvmDevice is the kernel's file for virtual machines.
+const kvmDevice = "/dev/kvm"
+
+// order holds the stage's instructions, as JSON.
+type order struct {
+	Args   []string
+	Shared []string          // directories of the host that the VMM sees, by their own names
+	Files  map[string]string // files of the host, by their names in the VMM's root
+	KVM    bool
+}
+
+// systemDirs hold a host's programs and libraries. Those that exist are shared.
+var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/gnu/store", "/nix/store"}
+
+// linkCache names the host's libraries for the dynamic linker.
+const linkCache = "/etc/ld.so.cache"
+
+// stage is the first process of the namespaces, until it becomes the VMM. It is trusted: it reads no
+// byte of the sandbox.
+func stage() {
+	runtime.LockOSThread()
+	if os.Getpid() != 1 {
+		os.Stderr.WriteString("not in namespaces of its own")
+		os.Exit(1)
+	}
+	var o order
+	b, err := io.ReadAll(os.NewFile(orderFD, "order"))
+	if err == nil {
+		err = json.Unmarshal(b, &o)
+	}
+	if err == nil {
+		err = o.become()
+	}
+	if err != nil {
+		text := err.Error()
+		_, _ = unix.Write(saidFD, []byte(text[:min(len(text), maxSaid)]))
+	}
+	os.Exit(126)
+}
+
+// become makes the walls and becomes the VMM.
+func (o *order) become() error {
+	unix.CloseOnExec(orderFD)
+	unix.CloseOnExec(saidFD)
+	unix.Umask(0o022)
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return os.NewSyscallError("mount private", err)
+	}
+	root, err := o.gather()
+	if err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		name string
+		do   func() error
+	}{
+		{"become nobody", becomeNobody},
+		{"root", root.build},
+		{"limits", limit},
+		{"rights", dropRights},
+	} {
+		if err := step.do(); err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+	}
+	err = syscall.Exec(o.Args[0], o.Args, []string{})
+	return fmt.Errorf("start %s: %w", o.Args[0], err)
+}
+
+// root is the content of a VMM's root.
+type root struct {
+	trees map[string]int    // mounts, by their paths
+	files map[string]bool   // those that are files
+	links map[string]string // symbolic links
+}
+
+// gather opens everything that the VMM will see. After that the host's files are out of reach.
+func (o *order) gather() (*root, error) {
+	r := &root{trees: map[string]int{}, files: map[string]bool{}, links: map[string]string{}}
+	for _, dir := range o.Shared {
+		info, err := os.Lstat(dir)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return nil, err
+		case info.Mode()&fs.ModeSymlink != 0: // /lib is usr/lib on most hosts
+			if r.links[dir], err = os.Readlink(dir); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if r.trees[dir], err = ns.CloneFile(dir); err != nil {
+			return nil, err
+		}
+		r.files[dir] = !info.IsDir()
+	}
+	files := o.Files
+	if o.KVM {
+		files[kvmDevice] = kvmDevice
+	}
+	for at, from := range files {
+		tree, err := ns.CloneFile(from)
+		if err != nil {
+			return nil, err
+		}
+		r.trees[at], r.files[at] = tree, true
+	}
+	return r, nil
+}
+
+// build makes the root, and makes it the process's. It lies over /proc, which every host has and
+// nothing here needs.
+func (r *root) build() error {
+	const at = "/proc"
+	if err := unix.Mount("carrel", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=755,size=64k"); err != nil {
+		return &os.PathError{Op: "mount tmpfs", Path: at, Err: err}
+	}
+	if err := os.Chdir(at); err != nil {
+		return err
+	}
+	for name, tree := range r.trees {
+		if err := r.place("."+name, tree, r.files[name], name == kvmDevice); err != nil {
+			return err
+		}
+	}
+	for name, to := range r.links {
+		if err := errors.Join(os.MkdirAll(filepath.Dir("."+name), 0o755), os.Symlink(to, "."+name)); err != nil {
+			return err
+		}
+	}
+	if err := ns.AttrPath(".", ns.ReadOnly, false); err != nil {
+		return err
+	}
+	// Both arguments are the same place: the old root then lies on top and is unmounted
+	// (pivot_root(2)).
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return os.NewSyscallError("pivot_root", err)
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return os.NewSyscallError("unmount the old root", err)
+	}
+	return os.Chdir("/")
+}
+
+// place attaches a tree at a name, read-only.
+func (r *root) place(at string, tree int, file, device bool) error {
+	defer unix.Close(tree)
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		return err
+	}
+	if file {
+		f, err := os.OpenFile(at, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o444)
+		if err != nil {
+			return err
+		}
+		f.Close()
+	} else if err := os.Mkdir(at, 0o755); err != nil {
+		return err
+	}
+	attrs := uint64(ns.ReadOnly | ns.NoSUID | ns.NoDev)
+	if device {
+		attrs = ns.NoSUID | ns.NoExec
+	}
+	if err := ns.Private(tree, attrs); err != nil {
+		return err
+	}
+	return ns.AttachPath(tree, at)
+}
+
+// becomeNobody takes the sandbox's own uid. As root of the host, the process was root outside and
+// nobody's user inside until now.
+func becomeNobody() error {
+	// In a user namespace of an ordinary user groups may not be dropped, and there they give no
+	// additional right.
+	if err := syscall.Setgroups([]int{}); err != nil && !errors.Is(err, unix.EPERM) {
+		return os.NewSyscallError("setgroups", err)
+	}
+	return errors.Join(syscall.Setresgid(nobody, nobody, nobody), syscall.Setresuid(nobody, nobody, nobody))
+}
+
+// limit sets the VMM's limits. A core file would hold the sandbox's memory.
+func limit() error {
+	return os.NewSyscallError("setrlimit", unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}))
+}
+
+// dropRights takes all rights from the calling thread, which becomes the VMM.
+func dropRights() error {
+	// Use a new session keyring. The inherited one may hold the daemon's keys.
+	if _, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0); err != nil && !errors.Is(err, unix.ENOSYS) {
+		return os.NewSyscallError("keyctl", err)
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return os.NewSyscallError("prctl CAP_AMBIENT", err)
+	}
+	header := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	if err := unix.Capset(header, &none[0]); err != nil {
+		return os.NewSyscallError("capset", err)
+	}
+	return os.NewSyscallError("prctl NO_NEW_PRIVS", unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+}

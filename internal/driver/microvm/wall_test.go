@@ -1,0 +1,187 @@
+//go:build linux
+
+package microvm_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
+	"github.com/carrel-dev/carrel/internal/driver/microvm"
+	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/testenv"
+)
+
+// bootOne returns a sandbox whose guest answers, and the pid of its VMM.
+func bootOne(t *testing.T, d *microvm.Driver, spec driver.Spec) (driver.Instance, *guest.Conn, int) {
+	t.Helper()
+	in, err := d.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := guest.NewConn(in.Dial, guest.ConnOptions{ID: spec.ID})
+	t.Cleanup(func() {
+		_ = conn.Close()
+		if err := in.Destroy(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	testenv.EventuallyNil(t, "the guest answers", func() error { return conn.Health(t.Context()) })
+	if err := conn.Init(t.Context(), guest.InitRequest{Timestamp: time.Now(), SandboxID: string(spec.ID), Hostname: string(spec.ID), DefaultUser: "root"}); err != nil {
+		t.Fatal(err)
+	}
+	var rec hosted.Record
+	if err := json.Unmarshal(in.Handle(), &rec); err != nil {
+		t.Fatal(err)
+	}
+	return in, conn, rec.PID
+}
+
+// run runs a script inside.
+func run(t *testing.T, conn *guest.Conn, script string) string {
+	t.Helper()
+	res, err := conn.Run(t.Context(), carrel.Command{Args: []string{"/bin/sh", "-c", script}, User: "root", Dir: "/"})
+	if err != nil || res.ExitCode != 0 {
+		t.Fatalf("%s: %d, %v, %s", script, res.ExitCode, err, res.Stderr)
+	}
+	return strings.TrimSpace(string(res.Stdout))
+}
+
+// TestVMM looks at the process that a sandbox could take over: its rights, its files, and what it
+// sees of the host. Then the guest dies, and the reason is what the kernel said on the console.
+func TestVMM(t *testing.T) {
+	d := newJudged(t).open(t)
+	spec := newSpec(t)
+	in, conn, pid := bootOne(t, d, spec)
+	proc := func(name string) string { return filepath.Join("/proc", strconv.Itoa(pid), name) }
+	status, err := os.ReadFile(proc("status"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "CapInh:\t0000000000000000", "CapAmb:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"} {
+		if !strings.Contains(string(status), want+"\n") {
+			t.Errorf("no %q in\n%s", want, status)
+		}
+	}
+	if os.Geteuid() == 0 && strings.Contains(string(status), "Uid:\t0\t") {
+		t.Error("the VMM is the host's root")
+	}
+	for _, kind := range []string{"user", "pid", "mnt", "net", "ipc", "uts"} {
+		ours, err1 := os.Readlink("/proc/self/ns/" + kind)
+		its, err2 := os.Readlink(proc("ns/" + kind))
+		if err := errors.Join(err1, err2); err != nil || ours == its {
+			t.Errorf("namespace %s is ours: %v", kind, err)
+		}
+	}
+	seen, err := os.ReadDir(proc("root"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range seen {
+		if allowed := []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "gnu", "nix", "etc", "kernel", "initrd"}; !slices.Contains(allowed, e.Name()) {
+			t.Errorf("the VMM sees /%s", e.Name())
+		}
+	}
+	if list, err := os.ReadDir(proc("root/etc")); err != nil || len(list) > 1 {
+		t.Errorf("the VMM sees in /etc: %v, %v", list, err)
+	}
+	if err := os.WriteFile(proc("root/new"), nil, 0o600); err == nil {
+		t.Error("the VMM's root can be written to")
+	}
+	own, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	if got := run(t, conn, "cat /proc/sys/kernel/osrelease"); got == strings.TrimSpace(string(own)) || !strings.Contains(got, "cloud") {
+		t.Errorf("inside runs %s, on the host %s", got, own)
+	}
+	// Process 1 is protected from a kill, but root inside may end its kernel in other ways.
+	_, _ = conn.Run(t.Context(), carrel.Command{Args: []string{"/bin/sh", "-c", "echo c > /proc/sysrq-trigger"}, User: "root", Dir: "/"})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	e, err := in.Wait(ctx)
+	if err != nil || e.Reason != carrel.EndCrashed || !strings.Contains(e.Message, "panic") {
+		t.Errorf("after a crash of its kernel the end is %+v, %v", e, err)
+	}
+}
+
+// TestVerdictIsRemembered shows that a second driver boots nothing to know the accelerator.
+func TestVerdictIsRemembered(t *testing.T) {
+	s := newState(t)
+	s.open(t)
+	file := filepath.Join(s.dir, verdictFile)
+	before, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.open(t)
+	if after, err := os.Stat(file); err != nil || !os.SameFile(before, after) {
+		t.Errorf("it was written again: %v", err)
+	}
+	if err := os.WriteFile(file, []byte(`{"for":"another host","accel":"kvm"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.open(t)
+	if b, err := os.ReadFile(file); err != nil || strings.Contains(string(b), "another host") {
+		t.Errorf("a verdict of another host was taken: %s, %v", b, err)
+	}
+}
+
+// TestLacks shows that a host without the parts is told what is missing, and what to do.
+func TestLacks(t *testing.T) {
+	for name, change := range map[string]func(o *microvm.Options){
+		"qemu": func(o *microvm.Options) { o.QEMU = filepath.Join(t.TempDir(), "qemu") },
+		"a QEMU that is nowhere in the system": func(o *microvm.Options) {
+			o.QEMU = filepath.Join(t.TempDir(), "qemu")
+			if err := os.WriteFile(o.QEMU, []byte("#!/bin/sh\necho QEMU\n"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"kernel":      func(o *microvm.Options) { o.Kernel = t.TempDir() },
+		"no kernel":   func(o *microvm.Options) { o.Kernel = "" },
+		"carrel-init": func(o *microvm.Options) { o.Init = filepath.Join(t.TempDir(), "init") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newState(t).options(t)
+			change(&o)
+			d, err := microvm.New(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			if err := d.Probe(t.Context()); carrel.KindOf(err) != carrel.Unsupported || carrel.HintOf(err) == "" {
+				t.Errorf("it says %v (hint: %q)", err, carrel.HintOf(err))
+			}
+			if _, err := d.Create(t.Context(), newSpec(t)); carrel.KindOf(err) != carrel.Unsupported {
+				t.Errorf("a creation says %v", err)
+			}
+		})
+	}
+}
+
+// TestBrokenVMM shows that a machine that does not boot is no machine: a program that says it is
+// QEMU and ends at once.
+func TestBrokenVMM(t *testing.T) {
+	o := newState(t).options(t)
+	true1, err := filepath.EvalSymlinks("/usr/bin/true")
+	testenv.Need(t, "microvm", err)
+	o.QEMU = true1
+	d, err := microvm.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := d.Probe(t.Context()); carrel.KindOf(err) != carrel.Unsupported {
+		t.Errorf("it says %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(o.Root, verdictFile)); len(left) > 0 {
+		t.Error("a verdict about a broken VMM was written")
+	}
+}
