@@ -29,7 +29,7 @@ var floors = []struct {
 		"internal/cleanup", "internal/accept", "internal/atomicfile", "internal/reexec", "internal/keeper",
 		"internal/version", "internal/testenv", "internal/datadir", "internal/linux",
 		"internal/failpoint", "internal/pki", "internal/password", "internal/attempts",
-		"internal/refusal", "internal/gitdir", "internal/pool", "internal/admission", "internal/trace", "internal/rest", "internal/notices", "internal/openapi",
+		"internal/refusal", "internal/gitdir", "internal/pool", "internal/placement", "internal/cursor", "internal/admission", "internal/trace", "internal/rest", "internal/notices", "internal/openapi",
 		"internal/reserve", "internal/shortage", "internal/readiness", "internal/quota", "internal/request", "internal/metrics",
 	}},
 	{2, []string{
@@ -50,7 +50,7 @@ var floors = []struct {
 		"internal/build/dockerfile", "internal/build/buildcontext", "internal/catalog",
 		"internal/image/debian",
 	}},
-	{4, []string{"internal/service", "internal/access", "internal/build", "internal/ledger"}},
+	{4, []string{"internal/service", "internal/access", "internal/build", "internal/ledger", "internal/engine"}},
 	{5, []string{"internal/api", "internal/signin", "internal/gateway", "internal/hostdoor", "internal/sshdoor", "internal/dashboard", "client"}},
 	{6, []string{"internal/assembly", "internal/backup", "internal/run", "internal/config", "internal/daemon", "internal/cli", "cmd", "local", "carreltest", "internal/bench", "bench", "test", "internal/tools"}},
 }

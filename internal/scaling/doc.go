@@ -7,8 +7,9 @@
 // Time is continuous, events are in a heap, and the same seed gives the same run to the last digit.
 // A node has processors, memory, a cache of templates, and paused sandboxes on its disk. Starts and
 // the sandboxes' own work share the processors. A node keeps sandboxes ready, as many as package
-// pool says: this is the pool's real code, on simulated time. A [Policy] places each session. It
-// knows the nodes' reports of some time ago, and its own placements since.
+// pool says: this is the pool's real code, on simulated time. Placers of package
+// placement place each session, by the code that places real sandboxes. They know the nodes' reports
+// of some time ago, and their own placements since.
 //
 // # What is not
 //

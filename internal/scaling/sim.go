@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/carrel-dev/carrel/internal/placement"
 	"github.com/carrel-dev/carrel/internal/pool"
 )
 
@@ -63,7 +64,7 @@ type Sim struct {
 	events  queue
 	seq     int
 	nodes   []*node
-	placers []*placer
+	placers []*placement.Placer
 	group   []int // for each template, the number of its nodes
 
 	out             Result
@@ -109,7 +110,8 @@ func (s *Sim) prepare() {
 		s.nodes = append(s.nodes, n)
 	}
 	for i := range c.Placers {
-		s.placers = append(s.placers, &placer{policy: c.Policy, views: make([]view, c.Nodes), sim: s, rng: rand.New(rand.NewPCG(c.Seed, 10+uint64(i)))})
+		s.placers = append(s.placers, &placement.Placer{Policy: c.Policy,
+			Views: make([]placement.View, c.Nodes), Rand: rand.New(rand.NewPCG(c.Seed, 10+uint64(i)))})
 	}
 	s.group = make([]int, c.Load.Templates)
 	last := 0.0
@@ -148,7 +150,7 @@ func (s *Sim) arrive() {
 
 // create begins a session.
 func (s *Sim) create(x *session) {
-	i := s.placers[s.rng.IntN(len(s.placers))].place(x)
+	i := s.place(s.placers[s.rng.IntN(len(s.placers))], x)
 	if s.counts() {
 		s.asked++
 	}
@@ -183,7 +185,7 @@ func (s *Sim) create(x *session) {
 // resume brings a paused session back.
 func (s *Sim) resume(x *session) {
 	x.began = s.now
-	i := s.placers[s.rng.IntN(len(s.placers))].place(x)
+	i := s.place(s.placers[s.rng.IntN(len(s.placers))], x)
 	n := s.enter(i, x)
 	if n == nil {
 		return
@@ -286,9 +288,10 @@ func (s *Sim) fetch(n *node, t int) float64 {
 // tell gives every placer the present state of the nodes.
 func (s *Sim) tell() {
 	for i, n := range s.nodes {
-		v := view{memory: n.memory / s.cfg.Node.MemoryMB, load: n.load / float64(s.cfg.Node.Processors), queue: n.wait(s.now)}
+		v := placement.View{Memory: n.memory / s.cfg.Node.MemoryMB,
+			Load: n.load / float64(s.cfg.Node.Processors), Queue: n.wait(s.now)}
 		for _, p := range s.placers {
-			p.views[i] = v
+			p.Views[i] = v
 		}
 	}
 	s.at(s.now+max(s.cfg.Stale, 0.01), s.tell)
