@@ -166,6 +166,9 @@ type Page struct {
 	Sandboxes []Sandbox
 	Next      string // cursor of the next page; "" on the last
 	Running   int    // running sandboxes that match, on all pages
+	// Missing names the nodes of a fleet that did not answer in time. Their sandboxes are not in the
+	// page, and not counted. A service of one machine has none.
+	Missing []string
 }
 
 // Metric is one sample of what a sandbox uses.

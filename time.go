@@ -227,7 +227,8 @@ type SnapshotListOptions struct {
 // SnapshotPage is one page of ListSnapshots.
 type SnapshotPage struct {
 	Snapshots []Snapshot
-	Next      string // cursor of the next page; "" on the last
+	Next      string   // cursor of the next page; "" on the last
+	Missing   []string // nodes that did not answer, as in [Page]
 }
 
 // SnapshotUpdate changes a snapshot's names, label and Kept. A nil field changes nothing.

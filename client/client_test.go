@@ -65,7 +65,8 @@ func (f *fake) Get(context.Context, carrel.ID) (carrel.Sandbox, error) { return 
 func (f *fake) Kill(context.Context, carrel.ID) error                  { return f.err }
 func (f *fake) List(_ context.Context, o carrel.ListOptions) (carrel.Page, error) {
 	f.list = o
-	return carrel.Page{Sandboxes: []carrel.Sandbox{box}, Next: "n", Running: 3}, f.err
+	return carrel.Page{Sandboxes: []carrel.Sandbox{box}, Next: "n", Running: 3,
+		Missing: []string{"node-3"}}, f.err
 }
 func (f *fake) SetTimeout(_ context.Context, _ carrel.ID, d time.Duration, extend bool) (carrel.Sandbox, error) {
 	sb := box
@@ -155,7 +156,8 @@ func TestRoundTrips(t *testing.T) {
 	want := carrel.ListOptions{Metadata: map[string]string{"k &=": "v%"}, States: []carrel.State{carrel.Running, carrel.Starting}, Template: "a/b",
 		StartedAfter: box.Started, OldestFirst: true, Limit: 5, Cursor: "c&d"}
 	page, err := svc.List(ctx, want)
-	if err != nil || len(page.Sandboxes) != 1 || page.Next != "n" || page.Running != 3 {
+	if err != nil || len(page.Sandboxes) != 1 || page.Next != "n" || page.Running != 3 ||
+		len(page.Missing) != 1 {
 		t.Errorf("list: %+v %v", page, err)
 	}
 	if fmt.Sprint(f.list) != fmt.Sprint(want) {

@@ -71,6 +71,17 @@ func answerError(op string, resp *http.Response) error {
 // number.
 const wsaRefused = syscall.Errno(10061)
 
+// unanswered is the cause of an error of a call that got no whole answer. What the call asked for
+// may have happened.
+type unanswered struct{ error }
+
+// Unwrap returns the cause.
+func (u unanswered) Unwrap() error { return u.error }
+
+// Unanswered tells these errors apart from the daemon's own, also for packages that don't import
+// this one.
+func (unanswered) Unanswered() bool { return true }
+
 // fail returns the error of a call that got no answer.
 func (c *Client) fail(ctx context.Context, op string, err error) error {
 	if ue, ok := errors.AsType[*url.Error](err); ok {
@@ -78,15 +89,15 @@ func (c *Client) fail(ctx context.Context, op string, err error) error {
 	}
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
-		return &carrel.Error{Op: op, Kind: carrel.Unavailable, Err: context.Canceled}
+		return &carrel.Error{Op: op, Kind: carrel.Unavailable, Err: unanswered{context.Canceled}}
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return &carrel.Error{Op: op, Kind: carrel.TimedOut, Err: context.DeadlineExceeded}
+		return &carrel.Error{Op: op, Kind: carrel.TimedOut, Err: unanswered{context.DeadlineExceeded}}
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, wsaRefused):
 		return &carrel.Error{Op: op, Kind: carrel.Unavailable, Err: fmt.Errorf("no daemon answers at %s: %w", c.base.Host, err),
 			Hint: "start one with: carrel serve"}
 	}
 	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
-		return &carrel.Error{Op: op, Kind: carrel.TimedOut, Err: err}
+		return &carrel.Error{Op: op, Kind: carrel.TimedOut, Err: unanswered{err}}
 	}
-	return &carrel.Error{Op: op, Kind: carrel.Unavailable, Err: err}
+	return &carrel.Error{Op: op, Kind: carrel.Unavailable, Err: unanswered{err}}
 }

@@ -193,6 +193,7 @@ func (c *Client) ListSnapshots(ctx context.Context, opts carrel.SnapshotListOpti
 	var page struct {
 		Snapshots []carrel.Snapshot `json:"snapshots"`
 		Next      string            `json:"next"`
+		Missing   []string          `json:"missing"`
 	}
 	err := c.call(ctx, "list snapshots", http.MethodGet, "/snapshots", q, nil, &page)
 	return carrel.SnapshotPage(page), err

@@ -76,6 +76,7 @@ func (c *Client) List(ctx context.Context, opts carrel.ListOptions) (carrel.Page
 		Sandboxes []carrel.Sandbox `json:"sandboxes"`
 		Next      string           `json:"next"`
 		Running   int              `json:"running"`
+		Missing   []string         `json:"missing"`
 	}
 	err := c.call(ctx, "list sandboxes", http.MethodGet, "/sandboxes", q, nil, &page)
 	return carrel.Page(page), err

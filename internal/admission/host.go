@@ -31,12 +31,18 @@ type HostOptions struct {
 
 // Machine is a machine's free resources. A field that is not known is 0, and so is its total.
 type Machine struct {
-	Memory, MemoryTotal int64  // bytes; of the container, if it has a limit
-	Disk, DiskTotal     int64  // bytes
-	Inodes, InodesTotal int64  // of the same disk; a disk that makes them as needed has a total of 0
-	Files, FilesTotal   int    // descriptors of this process
-	Tasks, TasksTotal   int    // processes and threads, of the whole machine
-	TasksBound          string // the sysctl that bounds them
+	Memory      int64 `json:"memory"` // bytes; of the container, if it has a limit
+	MemoryTotal int64 `json:"memoryTotal"`
+	Disk        int64 `json:"disk"` // bytes
+	DiskTotal   int64 `json:"diskTotal"`
+	// Inodes are those of the same disk; a disk that makes them as needed has a total of 0.
+	Inodes      int64  `json:"inodes"`
+	InodesTotal int64  `json:"inodesTotal"`
+	Files       int    `json:"files"` // descriptors of this process
+	FilesTotal  int    `json:"filesTotal"`
+	Tasks       int    `json:"tasks"` // processes and threads, of the whole machine
+	TasksTotal  int    `json:"tasksTotal"`
+	TasksBound  string `json:"-"` // the sysctl that bounds them
 }
 
 // Host checks whether the machine has room, before the kernel must kill processes. It is safe for
@@ -115,6 +121,15 @@ func (h *Host) Check(r Request, starting int) error {
 				m.TasksTotal, m.TasksBound, m.Tasks))
 	}
 	return nil
+}
+
+// Machine returns the machine's free resources, as measured a moment ago; nil if they are not known.
+func (h *Host) Machine() *Machine {
+	m, err := h.machine()
+	if err != nil {
+		return nil
+	}
+	return &m
 }
 
 // reserve is the memory that must stay free.

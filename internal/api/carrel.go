@@ -82,6 +82,7 @@ type pageBody struct {
 	Sandboxes []carrel.Sandbox `json:"sandboxes"`
 	Next      string           `json:"next,omitempty"`
 	Running   int              `json:"running"`
+	Missing   []string         `json:"missing,omitempty"`
 }
 
 func (s *Server) listOurs(w http.ResponseWriter, r *http.Request) error {

@@ -105,6 +105,8 @@ func schemaName(t reflect.Type) string {
 		return "SnapshotCollected"
 	case reflect.TypeFor[admission.State]():
 		return "AdmissionState"
+	case reflect.TypeFor[admission.Machine]():
+		return "AdmissionMachine"
 	}
 	name := t.Name()
 	switch {

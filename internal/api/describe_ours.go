@@ -155,7 +155,7 @@ var daemonOperations = map[string]openapi.Operation{
 	"POST" + ours + "/unclaimed/{id}/reclaim": {Tag: tagDaemon, Summary: "Make the record of a snapshot again, from what the snapshot says of itself. Administrators only.",
 		Answers: nothing()},
 	"DELETE" + ours + "/unclaimed/{id}": {Tag: tagDaemon, Summary: "Delete a snapshot's content, or end a sandbox, that has no record. Administrators only.", Answers: nothing()},
-	"GET" + ours + "/admission":         {Tag: tagDaemon, Summary: "Tell how many creations start and wait, and how many may. Administrators only.", Answers: answers(200, admission.State{})},
+	"GET" + ours + "/admission":         {Tag: tagDaemon, Summary: "Tell how many creations start and wait, how many may, and what is free on the machine. Administrators only.", Answers: answers(200, admission.State{})},
 	"GET" + ours + "/metrics":           {Tag: tagDaemon, Summary: "The same as /metrics.", Media: openapi.Text, Answers: answers(200, nil)},
 	"GET /metrics":                      {Tag: tagDaemon, Summary: "Tell the daemon's figures to Prometheus, which sends the key as a bearer token. Administrators only.", Media: openapi.Text, Answers: answers(200, nil)},
 	"GET" + ours + "/debug/pprof/{profile}": {Tag: tagDaemon, Summary: "Take a profile of the daemon. Only for administrators on its own machine.",

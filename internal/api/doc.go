@@ -73,7 +73,7 @@
 //
 //	GET    /carrel/v1/version    GET /carrel/v1/doctor    GET /carrel/v1/pool
 //	GET    /carrel/v1/unclaimed    POST …/unclaimed/{id}/reclaim    DELETE …/unclaimed/{id}
-//	GET    /carrel/v1/admission                                  how many start and wait, and how many may
+//	GET    /carrel/v1/admission                                  how many start and wait, how many may, and what is free on the machine
 //	GET    /carrel/v1/metrics    GET /metrics                    the daemon's figures, for Prometheus
 //	GET    /carrel/v1/debug/pprof/{profile}?seconds              a profile of the daemon, to clients on its own machine
 //	POST   /carrel/v1/sandboxes                                  body: carrel.CreateOptions

@@ -241,6 +241,7 @@ func (s momentRoutes) timelineOurs(w http.ResponseWriter, r *http.Request) error
 type snapshotPage struct {
 	Snapshots []carrel.Snapshot `json:"snapshots"`
 	Next      string            `json:"next,omitempty"`
+	Missing   []string          `json:"missing,omitempty"`
 }
 
 func (s momentRoutes) snapshotsOurs(w http.ResponseWriter, r *http.Request) error {

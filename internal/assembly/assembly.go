@@ -124,10 +124,11 @@ type Assembly struct {
 	opts       Options
 	cfg        config.Config
 	log        *slog.Logger
-	dir        string       // directory of the service's own files
-	scratch    *scratch     // that directory; nil for a lasting service
-	home       *datadir.Dir // its identity; nil for a passing service
-	lost       string       // why sandboxes are lost that run in the original of this copy
+	dir        string          // directory of the service's own files
+	scratch    *scratch        // that directory; nil for a lasting service
+	home       *datadir.Dir    // its identity; nil for a passing service
+	lost       string          // why sandboxes are lost that run in the original of this copy
+	host       *admission.Host // measures the machine; nil for a passing service
 	state      state.Store
 	directory  *access.Directory
 	ledger     *ledger.Ledger // nil for a passing service
@@ -376,8 +377,18 @@ func (a *Assembly) room() func(admission.Request, int) error {
 	if a.passing() {
 		return nil
 	}
-	return admission.NewHost(admission.HostOptions{Dir: a.cfg.DataDir, MemoryReserve: a.cfg.MemoryReserve, Overcommit: a.cfg.MemoryOvercommit,
-		Committed: func() int { return a.Service.Committed() }}).Check
+	a.host = admission.NewHost(admission.HostOptions{Dir: a.cfg.DataDir, MemoryReserve: a.cfg.MemoryReserve, Overcommit: a.cfg.MemoryOvercommit,
+		Committed: func() int { return a.Service.Committed() }})
+	return a.host.Check
+}
+
+// Admission returns the state of the gate before each start, with what is free on the machine.
+func (a *Assembly) Admission() admission.State {
+	st := a.Service.Admission()
+	if a.host != nil {
+		st.Machine = a.host.Machine()
+	}
+	return st
 }
 
 // warmOptions configures the sandboxes that the service keeps ready.

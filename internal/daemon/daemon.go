@@ -278,7 +278,7 @@ func (d *Daemon) openDoors() {
 		Inbox:    d.parts.Inbox,
 		Trails:   d.parts.Trails(), Journal: d.parts.Journal(),
 		Metrics: d.figures.all.Handler(), Served: d.figures.api.Served, Traces: d.traces,
-		Admission: d.parts.Service.Admission,
+		Admission: d.parts.Admission,
 		Doctor:    d.doctor,
 		Ready:     d.ready.Load, Done: d.stopping, Log: d.log,
 	})

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/carrel-dev/carrel"
-	"github.com/carrel-dev/carrel/internal/service/timeline"
+	"github.com/carrel-dev/carrel/internal/cursor"
 )
 
 const (
@@ -14,11 +14,11 @@ const (
 )
 
 // cursor writes a position as the opaque text that clients see.
-func (p position) cursor() string { return timeline.WriteCursor(p.started, string(p.id)) }
+func (p position) cursor() string { return cursor.Write(p.started, string(p.id)) }
 
 // parseCursor reads the text that cursor wrote.
 func parseCursor(s string) (position, error) {
-	at, name, ok := timeline.ReadCursor(s)
+	at, name, ok := cursor.Read(s)
 	id, err := carrel.ParseID(name)
 	if !ok || err != nil {
 		return position{}, invalid(opList, "nextToken", "%s is not a token of this list", clip(s))

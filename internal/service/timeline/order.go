@@ -2,13 +2,12 @@ package timeline
 
 import (
 	"cmp"
-	"encoding/base64"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/cursor"
 )
 
 // Place is a place in the order of snapshots: by time, then by ID. It stays valid after its
@@ -27,11 +26,11 @@ func (p Place) Compare(o Place) int {
 }
 
 // Cursor writes a place as the opaque text that clients see.
-func (p Place) Cursor() string { return WriteCursor(p.created, string(p.id)) }
+func (p Place) Cursor() string { return cursor.Write(p.created, string(p.id)) }
 
 // ParsePlace reads the text that Cursor wrote. ok is false for any other text.
-func ParsePlace(cursor string) (_ Place, ok bool) {
-	at, name, ok := ReadCursor(cursor)
+func ParsePlace(text string) (_ Place, ok bool) {
+	at, name, ok := cursor.Read(text)
 	if !ok {
 		return Place{}, false
 	}
@@ -40,30 +39,6 @@ func ParsePlace(cursor string) (_ Place, ok bool) {
 		return Place{}, false
 	}
 	return Place{at, id}, true
-}
-
-// WriteCursor writes a place in a list that is ordered by time and then by ID.
-func WriteCursor(at time.Time, id string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(at.UnixNano(), 10) + ":" + id))
-}
-
-// ReadCursor reads the text that [WriteCursor] wrote. ok is false for any other text. The caller
-// checks the ID.
-func ReadCursor(cursor string) (at time.Time, id string, ok bool) {
-	const longest = 128
-	if len(cursor) > longest {
-		return time.Time{}, "", false
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil {
-		return time.Time{}, "", false
-	}
-	nanos, id, found := strings.Cut(string(raw), ":")
-	n, err := strconv.ParseInt(nanos, 10, 64)
-	if !found || err != nil {
-		return time.Time{}, "", false
-	}
-	return time.Unix(0, n), id, true
 }
 
 // AskedFor reports whether a snapshot was requested for its own sake. A pause's snapshot may become
