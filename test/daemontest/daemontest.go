@@ -77,6 +77,22 @@ func Start(t testing.TB, extra ...string) *Daemon {
 	return d
 }
 
+// StartSim is Start for a daemon whose sandboxes are simulated unless a request says otherwise. It
+// makes no base template, so it is there in a moment.
+func StartSim(t testing.TB, extra ...string) *Daemon {
+	t.Helper()
+	bin, err := filepath.Abs("../../bin/carrel")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(bin); err != nil {
+		t.Fatalf("%v (build it with: make build)", err)
+	}
+	d := &Daemon{t: t, Bin: bin, Dir: t.TempDir()}
+	d.prepare(append(extra, "--default-tier", "sim", "--default-template", "sim"))
+	return d
+}
+
 // StartIn is Start on an existing data directory, such as a copy of another daemon's.
 func StartIn(t testing.TB, dir string, extra ...string) *Daemon {
 	t.Helper()
