@@ -225,32 +225,13 @@ func (e *egress) tellHeld(ctx context.Context, f *flow, known policy.Flow, v pol
 
 // held tells the sandbox of a connection that waits, as explain does of refusals.
 func (s *refusals) held(ctx context.Context, d carrel.Decision, q carrel.Question, from uint16) string {
-	tell := s.link.wire.opts.Refused
 	first := d
 	first.Name, first.Address = "held: "+q.Host, "" // not the refusal that may follow
-	if tell == nil || !s.first(first) {
+	if s.link.wire.opts.Refused == nil || !s.first(first) {
 		return ""
 	}
-	select {
-	case s.explaining <- struct{}{}:
-	default:
-		return ""
-	}
-	r := guest.Refusal{Event: d, Line: guest.HeldLine(d, q), SourcePort: from, Held: true}
-	reply := make(chan guest.RefusalReply, 1)
-	s.link.out.busy.Go(func() {
-		defer func() { <-s.explaining }()
-		reply <- tell(s.link.ctx, s.link.id, r)
-	})
-	late := time.NewTimer(refusedTimeout)
-	defer late.Stop()
-	select {
-	case got := <-reply:
-		return got.Process
-	case <-late.C:
-	case <-ctx.Done():
-	}
-	return ""
+	got, _ := s.tell(ctx, guest.Refusal{Event: d, Line: guest.HeldLine(d, q), SourcePort: from, Held: true})
+	return got.Process
 }
 
 // listenHeld asks a person about a connection whose sandbox waits for the other side to speak, and

@@ -87,29 +87,36 @@ func (s *refusals) unexplained(d carrel.Decision) bool {
 // explain tells the sandbox of a refusal that was not explained lately, and fills in the program.
 // It waits at most refusedTimeout.
 func (s *refusals) explain(ctx context.Context, d *carrel.Decision, from uint16, udp bool) {
-	tell := s.link.wire.opts.Refused
-	if tell == nil || !s.first(*d) {
+	if s.link.wire.opts.Refused == nil || !s.first(*d) {
 		return
 	}
+	if got, ok := s.tell(ctx, guest.Refusal{Event: *d, Line: guest.RefusalLine(*d), SourcePort: from, UDP: udp}); ok {
+		d.Process = got.Process
+	}
+}
+
+// tell tells the sandbox something, and waits for its reply, at most refusedTimeout. ok is false
+// without one, and if the sandbox is being told enough already.
+func (s *refusals) tell(ctx context.Context, r guest.Refusal) (got guest.RefusalReply, ok bool) {
 	select {
 	case s.explaining <- struct{}{}:
 	default:
-		return
+		return got, false
 	}
-	r := guest.Refusal{Event: *d, Line: guest.RefusalLine(*d), SourcePort: from, UDP: udp}
 	reply := make(chan guest.RefusalReply, 1)
 	s.link.out.busy.Go(func() {
 		defer func() { <-s.explaining }()
-		reply <- tell(s.link.ctx, s.link.id, r)
+		reply <- s.link.wire.opts.Refused(s.link.ctx, s.link.id, r)
 	})
 	late := time.NewTimer(refusedTimeout)
 	defer late.Stop()
 	select {
-	case got := <-reply:
-		d.Process = got.Process
+	case got = <-reply:
+		return got, true
 	case <-late.C:
 	case <-ctx.Done():
 	}
+	return got, false
 }
 
 // first reports whether a refusal must be explained, and notes that it was.

@@ -4,7 +4,6 @@ package microvm
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -83,24 +82,8 @@ func (d *Driver) stageOrder(m *machine, l *launch) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := json.Marshal(order{Args: args, Shared: append(systemDirs[:len(systemDirs):len(systemDirs)], linkCache),
+	return hosted.OrderFile(order{Args: args, Shared: append(systemDirs[:len(systemDirs):len(systemDirs)], linkCache),
 		Files: map[string]string{kernelPath: m.kernel, initrdPath: m.initrd}, KVM: m.accel == kvm})
-	if err != nil {
-		return nil, err
-	}
-	fd, err := unix.MemfdCreate("order", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, os.NewSyscallError("memfd_create", err)
-	}
-	f := os.NewFile(uintptr(fd), "order")
-	if _, err = f.Write(b); err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
 }
 
 // start starts the VMM in its group, and returns when the stage has become it. It closes the VMM's

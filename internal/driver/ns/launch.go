@@ -2,10 +2,8 @@ package ns
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -186,23 +184,7 @@ func lastWord(socket int) error {
 
 // orderFile returns the order as an anonymous file.
 func (d *Driver) orderFile(l *launch) (*os.File, error) {
-	b, err := json.Marshal(d.order(l))
-	if err != nil {
-		return nil, err
-	}
-	fd, err := unix.MemfdCreate("order", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, os.NewSyscallError("memfd_create", err)
-	}
-	f := os.NewFile(uintptr(fd), "order")
-	if _, err = f.Write(b); err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
+	return hosted.OrderFile(d.order(l))
 }
 
 // exec starts the stage in its namespaces and its group. If we made its mounts, it starts in those,
