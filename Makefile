@@ -254,9 +254,8 @@ cross-build: $(GUEST_IMAGE) $(BOX_STAGE)
 	GOOS=windows GOARCH=amd64 $(CROSS) ./cmd/carrel
 	GOARCH=arm64 $(CROSS) ./cmd/carrel
 
-# SQLite is a translation from C, and the detector makes it three times as slow. It is compiled without.
 unit: $(GUEST_IMAGE) $(BOX_STAGE) $(PYTHON) $(QUICKJS) $(NOTICES) bin/s3server bin/pebble
-	CGO_ENABLED=1 $(GOTEST) -race -gcflags 'modernc.org/...=-race=false' -short -timeout 15m $(PLAIN)
+	CGO_ENABLED=1 $(GOTEST) -race -short -timeout 15m $(PLAIN)
 
 real: build bin/s3server need-sdk
 	$(GOTEST) -p 2 -short -timeout 20m $(REAL)
