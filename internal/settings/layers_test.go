@@ -293,7 +293,7 @@ func TestUntrustedNeverOpens(t *testing.T) {
 		tried++
 		was, is := open(before, paths), open(after, paths)
 		for k, n := range is {
-			if n > was[k] {
+			if n > was[k] && !ownHidden(before, after, k) {
 				text, _ := os.ReadFile(filepath.Join(p.dir, ".carrel.yaml"))
 				t.Fatalf("seed %d, round %d: %s was %d and is %d with the file\n%s\nflags %+v\nbefore %q\nafter %q", seed, i, k, was[k], n, text, req.Flags, below(before, p.home), below(after, p.home))
 			}
@@ -302,6 +302,17 @@ func TestUntrustedNeverOpens(t *testing.T) {
 	if tried < 40 {
 		t.Errorf("only %d boxes compared", tried)
 	}
+}
+
+// ownHidden reports whether a path was hidden by the box's own /tmp alone, in which these tests' home
+// is, and is opened by the user's flags. A file that closes what is around makes them count.
+func ownHidden(before, after *settings.Box, p string) bool {
+	if !strings.HasPrefix(p, "/") {
+		return false
+	}
+	_, was := before.Access(p)
+	_, is := after.Access(p)
+	return slices.Contains(before.Private, was.Path) && is.Source == "flags"
 }
 
 // yamlOf writes settings as a file, by hand; it covers the whole format.

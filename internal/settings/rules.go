@@ -118,11 +118,19 @@ func (v *resolver) above(path string) string {
 	return ""
 }
 
-// named decides about paths that a layer opens by naming them although their name is protected. The
-// stronger layer wins; a built-in protection is always lifted.
+// named decides about paths that a layer opens although their name is protected. If it names them, the
+// stronger layer wins, and a built-in protection is always lifted. A pattern lifts nothing.
 func (v *resolver) named() {
 	for p, at := range v.tree.points {
-		if d := at.write; d == nil || d.op != writeAllow || d.glob || d.layer == 0 {
+		d := at.write
+		if d == nil || d.op != writeAllow || d.layer == 0 {
+			continue
+		}
+		if d.glob { // no naming: what a name protects stays so, also below a directory that is closed
+			if i := slices.IndexFunc(v.guarded, func(g Protected) bool { return g.covers(p, v.above(p)) }); i >= 0 {
+				g := &v.guarded[i]
+				at.write = &decision{path: p, op: writeDeny, layer: d.layer, rule: g.Rule, source: g.Source}
+			}
 			continue
 		}
 		for i := range v.guarded {

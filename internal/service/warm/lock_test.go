@@ -227,8 +227,10 @@ func TestLockIsFreeInCalls(t *testing.T) {
 	if f.pool.Take("b", Kind{Template: "b"}) != nil {
 		t.Error("one of a kind that nobody made")
 	}
-	f.eventually("what was asked for", func(st carrel.PoolStatus) bool { return st.Ready >= 3 })
-	one = f.pool.Take("b", Kind{Template: "b"})
+	testenv.Eventually(t, "what was asked for is ready", func() bool {
+		one = f.pool.Take("b", Kind{Template: "b"})
+		return one != nil
+	})
 	f.mu.Lock()
 	close(f.over[one.Sandbox])
 	f.mu.Unlock()
