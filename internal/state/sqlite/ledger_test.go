@@ -304,8 +304,12 @@ func TestDamagedLedger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	rounds := 60
+	if testing.Short() {
+		rounds = 20
+	}
 	r := rand.New(rand.NewSource(1))
-	for i := range 60 {
+	for i := range rounds {
 		damaged := bytes.Clone(whole)
 		switch i % 4 {
 		case 0:

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/carrel-dev/carrel/internal/testenv"
 	"github.com/carrel-dev/carrel/shell/tool/linediff/linedifftest"
 )
 
@@ -116,6 +117,7 @@ func TestPlaces(t *testing.T) {
 // TestHopeless compares large texts that have almost nothing in common. It must end soon with a
 // correct script.
 func TestHopeless(t *testing.T) {
+	testenv.Long(t, "compares 40,000 lines that have little in common")
 	const lines, kinds, budget = 40_000, 15_000, 3 * workForAll
 	r := rand.New(rand.NewPCG(15, 4))
 	a, b := make([]int32, lines), make([]int32, lines)
