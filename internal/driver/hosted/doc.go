@@ -9,7 +9,8 @@
 //   - [Start]: starts the first process, in its control group, and returns its pidfd.
 //   - [Links]: makes the daemon's end of a sandbox's link, holds it at the keeper, and finds it
 //     again. For a link that is a stream it holds the listening socket.
-//   - [NewPair]: the two ends of a link of sockets. [OrderFile]: what the stage of a driver reads.
+//   - [NewPair]: the two ends of a link of sockets. [OrderFile], [ReadOrder]: what a driver's
+//     stage is told.
 //   - [Life]: Dial, Wait and Destroy, from the start of the first process until the last trace is gone.
 //   - [Record], [Decode], [Life.Adopt]: the handle, and how another daemon adopts the sandbox.
 //   - [MemoryGuard]: bounds the memory if no control group does. [Meter]: Stats. [Ending] and

@@ -31,3 +31,12 @@ func OrderFile(order any) (*os.File, error) {
 	}
 	return f, nil
 }
+
+// ReadOrder reads, in the stage, the order from the descriptor that [OrderFile]'s file became.
+func ReadOrder(fd uintptr, order any) error {
+	b, err := io.ReadAll(os.NewFile(fd, "order"))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, order)
+}

@@ -3,10 +3,8 @@
 package microvm
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/linux/ns"
 )
 
@@ -57,10 +56,7 @@ func stage() {
 		os.Exit(1)
 	}
 	var o order
-	b, err := io.ReadAll(os.NewFile(orderFD, "order"))
-	if err == nil {
-		err = json.Unmarshal(b, &o)
-	}
+	err := hosted.ReadOrder(orderFD, &o)
 	if err == nil {
 		err = o.become()
 	}

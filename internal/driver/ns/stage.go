@@ -1,10 +1,8 @@
 package ns
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/linux/landlock"
 	"github.com/carrel-dev/carrel/internal/linux/seccomp"
 	"github.com/carrel-dev/carrel/internal/linux/tap"
@@ -42,10 +41,7 @@ func stage() {
 		os.Exit(1)
 	}
 	var o order
-	b, err := io.ReadAll(os.NewFile(orderFD, "order"))
-	if err == nil {
-		err = json.Unmarshal(b, &o)
-	}
+	err := hosted.ReadOrder(orderFD, &o)
 	if err == nil {
 		err = o.build()
 	}
