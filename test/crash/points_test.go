@@ -92,6 +92,15 @@ type scenario struct {
 	do    func(ctx context.Context, svc carrel.Service, v *victim) error
 }
 
+// begin makes a victim that is ready for the operation.
+func (sc scenario) begin(ctx context.Context, svc carrel.Service) (*victim, error) {
+	v, err := newVictim(ctx, svc, carrel.GVisor)
+	if err == nil && sc.ready != nil {
+		err = sc.ready(ctx, svc, v)
+	}
+	return v, err
+}
+
 func pauseIt(ctx context.Context, svc carrel.Service, v *victim) error {
 	_, err := svc.Pause(ctx, v.id, carrel.PauseOptions{})
 	return err
@@ -139,10 +148,7 @@ func pointsOf(ctx context.Context, t *testing.T, d *daemontest.Daemon, enable fu
 	t.Helper()
 	svc := connect(t, d)
 	defer svc.Close()
-	v, err := newVictim(ctx, svc, carrel.GVisor)
-	if err == nil && sc.ready != nil {
-		err = sc.ready(ctx, svc, v)
-	}
+	v, err := sc.begin(ctx, svc)
 	if err != nil {
 		t.Fatalf("%s: %v", sc.name, err)
 	}
@@ -197,10 +203,7 @@ func TestKilledAtEachStep(t *testing.T) {
 	for _, sc := range scenarios {
 		for _, point := range pointsOf(ctx, t, d, enable, sc) {
 			svc := connect(t, d)
-			v, err := newVictim(ctx, svc, carrel.GVisor)
-			if err == nil && sc.ready != nil {
-				err = sc.ready(ctx, svc, v)
-			}
+			v, err := sc.begin(ctx, svc)
 			if err != nil {
 				t.Fatalf("%s, %s: %v", sc.name, point, err)
 			}
@@ -312,10 +315,7 @@ func TestDiskFullAtEachStep(t *testing.T) {
 	failed := 0
 	for _, sc := range scenarios {
 		for _, point := range pointsOf(ctx, t, d, enable, sc) {
-			v, err := newVictim(ctx, svc, carrel.GVisor)
-			if err == nil && sc.ready != nil {
-				err = sc.ready(ctx, svc, v)
-			}
+			v, err := sc.begin(ctx, svc)
 			if err != nil {
 				t.Fatalf("%s, %s: %v", sc.name, point, err)
 			}
