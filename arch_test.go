@@ -37,7 +37,7 @@ var floors = []struct {
 		"internal/snapshot", "internal/snapshot/blobtest", "internal/policy", "internal/inbox", "internal/linux/tap",
 		"internal/box", "internal/settings",
 		"internal/callback", "internal/scaling", "internal/build/plan", "internal/bundle",
-		"internal/image/delta", "internal/ceiling",
+		"internal/image/delta", "internal/ceiling", "internal/fleet",
 	}},
 	{3, []string{
 		"internal/driver/sim", "internal/driver/gvisor", "internal/driver/ns", "internal/driver/microvm", "internal/seatbelt", "internal/guest/agent", "internal/guest/oshost",

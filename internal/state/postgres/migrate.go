@@ -86,7 +86,31 @@ var migrations = []string{`
 		token   bigint NOT NULL,
 		expires timestamptz NOT NULL
 	);
-	CREATE INDEX leases_expires ON leases (expires);`,
+	CREATE INDEX leases_expires ON leases (expires);`, `
+	-- The fleet: its certificate authority, its nodes, and where each sandbox lives. A node's row is
+	-- renewed every few seconds, so it has room for its next version on the same page.
+	CREATE TABLE authority (
+		one  boolean PRIMARY KEY DEFAULT true CHECK (one),
+		cert bytea NOT NULL,
+		key  bytea NOT NULL
+	);
+	CREATE TABLE nodes (
+		name     bytea PRIMARY KEY,
+		token    bigint NOT NULL,
+		public   bytea NOT NULL,
+		expires  timestamptz NOT NULL,
+		draining boolean NOT NULL,
+		body     json NOT NULL
+	) WITH (fillfactor = 50);
+	CREATE TABLE homes (
+		sandbox  bytea PRIMARY KEY,
+		project  bytea NOT NULL,
+		node     bytea NOT NULL,
+		token    bigint NOT NULL,
+		state    text NOT NULL,
+		passport bytea
+	);
+	CREATE INDEX homes_node ON homes (node, sandbox);`,
 }
 
 // migrate brings the tables to the newest version, in one transaction. If several programs start at

@@ -1,0 +1,403 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/fleet"
+)
+
+// Fleet is the [fleet.Registry] in a store's database. All methods may be repeated: what a lost
+// answer did, the repetition does again or finds done.
+type Fleet struct{ s *Store }
+
+var _ fleet.Registry = Fleet{}
+
+// Fleet returns the fleet in the store's database.
+func (s *Store) Fleet() Fleet { return Fleet{s} }
+
+// The statements of a fleet.
+const (
+	leftOf     = `coalesce((extract(epoch FROM n.expires - clock_timestamp()) * 1000000)::bigint, 0)`
+	nodeFields = `n.name, n.token, n.public, n.draining, n.body, ` + leftOf
+	expiresIn  = `clock_timestamp() + $2::bigint * interval '1 microsecond'`
+
+	readAuthority = `SELECT cert, key FROM authority`
+	keepAuthority = `INSERT INTO authority (cert, key) VALUES ($1, $2) ON CONFLICT DO NOTHING`
+
+	enrollNode = `INSERT INTO nodes AS n (name, token, public, expires, draining, body)
+		VALUES ($1, nextval('lease_tokens'), $3, ` + expiresIn + `, false, $4)
+		ON CONFLICT (name) DO UPDATE SET token = excluded.token, expires = excluded.expires, body = excluded.body
+		WHERE n.public = excluded.public
+		RETURNING ` + nodeFields
+	renewNode = `UPDATE nodes n SET expires = ` + expiresIn + ` WHERE name = $1 AND token = $3 RETURNING ` + nodeFields
+	listNodes = `SELECT ` + nodeFields + ` FROM nodes n ORDER BY name`
+	drainNode = `UPDATE nodes SET draining = $2 WHERE name = $1`
+	lockNode  = `SELECT n.expires <= clock_timestamp(), (SELECT count(*) FROM homes WHERE node = n.name)
+		FROM nodes n WHERE name = $1 FOR UPDATE`
+	dropHomes  = `DELETE FROM homes WHERE node = $1`
+	removeNode = `DELETE FROM nodes WHERE name = $1`
+
+	// The lock keeps the node's name, not its lease: a claim does not wait for a renewal.
+	isMember = `SELECT token = $2 AND expires > clock_timestamp() FROM nodes WHERE name = $1 FOR KEY SHARE`
+	homeRow  = `SELECT h.sandbox, h.project, h.node, h.token, h.state, h.passport, ` + leftOf + `
+		FROM homes h LEFT JOIN nodes n ON n.name = h.node WHERE h.sandbox = $1`
+	listHomes = `SELECT h.sandbox, h.project, h.node, h.token, h.state, NULL::bytea, ` + leftOf + `
+		FROM homes h LEFT JOIN nodes n ON n.name = h.node WHERE h.node = $1 ORDER BY h.sandbox`
+	claimHome = `INSERT INTO homes AS h (sandbox, project, node, token, state)
+		VALUES ($1, $2, $3, nextval('lease_tokens'), $4)
+		ON CONFLICT (sandbox) DO UPDATE SET state = excluded.state
+		WHERE h.node = excluded.node AND h.state <> excluded.state`
+	beginHome   = `UPDATE homes SET state = 'running' WHERE sandbox = $1 AND node = $2`
+	publishHome = `UPDATE homes SET passport = $3, state = CASE WHEN $4 THEN 'paused' ELSE state END
+		WHERE sandbox = $1 AND node = $2`
+	endHomes = `DELETE FROM homes WHERE sandbox = ANY ($1) AND node = $2`
+
+	// The node's row is locked against a renewal. A node that renews late finds the move done.
+	lockHome = `SELECT h.token, h.state, h.passport IS NOT NULL, h.node FROM homes h WHERE h.sandbox = $1 FOR UPDATE`
+	isDead   = `SELECT expires <= clock_timestamp() FROM nodes WHERE name = $1 FOR SHARE`
+	moveHome = `UPDATE homes SET node = $2, token = nextval('lease_tokens'), state = 'paused' WHERE sandbox = $1`
+	loseHome = `WITH dead AS (SELECT name FROM nodes WHERE expires <= clock_timestamp() FOR SHARE)
+		UPDATE homes h SET state = 'lost' FROM dead WHERE h.node = dead.name AND h.state = 'running'
+		RETURNING h.sandbox, h.project, h.node, h.token, h.state, NULL::bytea, 0::bigint`
+)
+
+// nodeBody is the part of a node that only programs read.
+type nodeBody struct {
+	URL, Key string
+	Version  string   `json:",omitempty"`
+	Taints   []string `json:",omitempty"`
+}
+
+// Authority implements fleet.Registry.
+func (f Fleet) Authority(ctx context.Context, first fleet.Authority) (got fleet.Authority, err error) {
+	err = f.within(ctx, "read authority", "", func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, keepAuthority, first.Cert, first.Key); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, readAuthority).Scan(&got.Cert, &got.Key)
+	})
+	return got, err
+}
+
+// Enroll implements fleet.Registry.
+func (f Fleet) Enroll(ctx context.Context, n fleet.Node, lease time.Duration) (fleet.Node, error) {
+	const op = "enroll node"
+	body, err := json.Marshal(nodeBody{URL: n.URL, Key: n.Key, Version: n.Version, Taints: n.Taints})
+	if err != nil {
+		return fleet.Node{}, internal(op, "", err)
+	}
+	got, found, err := f.node(ctx, op, enrollNode, key(n.Name), lease.Microseconds(), n.Public, body)
+	if err == nil && !found {
+		err = &carrel.Error{Op: op, Kind: carrel.Conflict, Field: "name",
+			Err:  fmt.Errorf("%w: the name %s belongs to a machine with another key", fleet.ErrHeld, n.Name),
+			Hint: "give this node another name, or free it with: carrel node rm " + n.Name}
+	}
+	return got, err
+}
+
+// Renew implements fleet.Registry.
+func (f Fleet) Renew(ctx context.Context, m fleet.Member, lease time.Duration) (fleet.Node, error) {
+	const op = "renew membership"
+	got, found, err := f.node(ctx, op, renewNode, key(m.Name), lease.Microseconds(), m.Token)
+	if err == nil && !found {
+		err = notMember(op, "", m)
+	}
+	return got, err
+}
+
+// Nodes implements fleet.Registry.
+func (f Fleet) Nodes(ctx context.Context) (list []fleet.Node, err error) {
+	err = f.s.look(ctx, "list nodes", "", func(ctx context.Context, c *pgxpool.Conn) error {
+		rows, err := c.Query(ctx, listNodes)
+		if err != nil {
+			return err
+		}
+		list, err = pgx.CollectRows(rows, scanNode)
+		return err
+	})
+	return list, err
+}
+
+// Drain implements fleet.Registry.
+func (f Fleet) Drain(ctx context.Context, name string, draining bool) error {
+	const op = "drain node"
+	return f.within(ctx, op, "", func(ctx context.Context, tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, drainNode, key(name), draining)
+		if err == nil && tag.RowsAffected() == 0 {
+			err = noNode(op, name)
+		}
+		return err
+	})
+}
+
+// Remove implements fleet.Registry.
+func (f Fleet) Remove(ctx context.Context, name string, force bool) error {
+	const op = "remove node"
+	return f.within(ctx, op, "", func(ctx context.Context, tx pgx.Tx) error {
+		var expired bool
+		var homes int
+		err := tx.QueryRow(ctx, lockNode, key(name)).Scan(&expired, &homes)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return noNode(op, name)
+		case err != nil:
+			return err
+		case !expired:
+			return &carrel.Error{Op: op, Kind: carrel.Conflict, Field: "name",
+				Err:  fmt.Errorf("%w: node %s is alive", fleet.ErrHeld, name),
+				Hint: "drain it and stop its daemon first"}
+		case homes > 0 && !force:
+			return &carrel.Error{Op: op, Kind: carrel.Conflict, Field: "name",
+				Err:  fmt.Errorf("%w: node %s is the home of %d sandboxes", fleet.ErrHeld, name, homes),
+				Hint: "start it again and drain it; --force gives its sandboxes up"}
+		}
+		if _, err := tx.Exec(ctx, dropHomes, key(name)); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, removeNode, key(name))
+		return err
+	})
+}
+
+// Claim implements fleet.Registry.
+func (f Fleet) Claim(ctx context.Context, m fleet.Member, homes ...fleet.Home) (list []fleet.Home, err error) {
+	const op = "claim sandboxes"
+	err = f.as(ctx, op, "", m, func(ctx context.Context, tx pgx.Tx) error {
+		list = nil
+		b := &pgx.Batch{}
+		for _, h := range homes {
+			id := key(string(h.Sandbox))
+			b.Queue(claimHome, id, key(h.Project), key(m.Name), string(h.State))
+			b.Queue(homeRow, id).QueryRow(func(row pgx.Row) error {
+				got, err := scanHome(row)
+				list = append(list, got)
+				return err
+			})
+		}
+		return tx.SendBatch(ctx, b).Close()
+	})
+	return list, err
+}
+
+// Begin implements fleet.Registry.
+func (f Fleet) Begin(ctx context.Context, m fleet.Member, id carrel.ID) (h fleet.Home, err error) {
+	const op = "begin to run"
+	err = f.as(ctx, op, id, m, func(ctx context.Context, tx pgx.Tx) error {
+		if err := f.changeHome(ctx, tx, op, m, id, beginHome, key(string(id)), key(m.Name)); err != nil {
+			return err
+		}
+		h, err = scanHome(tx.QueryRow(ctx, homeRow, key(string(id))))
+		return err
+	})
+	return h, err
+}
+
+// Publish implements fleet.Registry.
+func (f Fleet) Publish(ctx context.Context, m fleet.Member, id carrel.ID, passport []byte, paused bool) error {
+	const op = "publish sandbox"
+	return f.as(ctx, op, id, m, func(ctx context.Context, tx pgx.Tx) error {
+		return f.changeHome(ctx, tx, op, m, id, publishHome, key(string(id)), key(m.Name), passport, paused)
+	})
+}
+
+// End implements fleet.Registry. It needs no lease: what has ended is no life.
+func (f Fleet) End(ctx context.Context, m fleet.Member, ids ...carrel.ID) error {
+	keys := make([][]byte, len(ids))
+	for i, id := range ids {
+		keys[i] = key(string(id))
+	}
+	return f.within(ctx, "end sandboxes", "", func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, endHomes, keys, key(m.Name))
+		return err
+	})
+}
+
+// Home implements fleet.Registry.
+func (f Fleet) Home(ctx context.Context, id carrel.ID) (h fleet.Home, err error) {
+	const op = "find sandbox"
+	missing := false
+	err = f.s.look(ctx, op, id, func(ctx context.Context, c *pgxpool.Conn) (err error) {
+		if h, err = scanHome(c.QueryRow(ctx, homeRow, key(string(id)))); errors.Is(err, pgx.ErrNoRows) {
+			missing, err = true, nil
+		}
+		return err
+	})
+	if err == nil && missing {
+		err = &carrel.Error{Op: op, Kind: carrel.NotFound, ID: id}
+	}
+	return h, err
+}
+
+// Homes implements fleet.Registry.
+func (f Fleet) Homes(ctx context.Context, node string) (list []fleet.Home, err error) {
+	err = f.s.look(ctx, "list sandboxes", "", func(ctx context.Context, c *pgxpool.Conn) error {
+		rows, err := c.Query(ctx, listHomes, key(node))
+		if err != nil {
+			return err
+		}
+		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (fleet.Home, error) { return scanHome(row) })
+		return err
+	})
+	return list, err
+}
+
+// Move implements fleet.Registry.
+func (f Fleet) Move(ctx context.Context, id carrel.ID, stay int64, to fleet.Member) (h fleet.Home, err error) {
+	const op = "move sandbox"
+	tried := false
+	err = f.as(ctx, op, id, to, func(ctx context.Context, tx pgx.Tx) error {
+		if err := mayMove(ctx, tx, op, id, stay, to, tried); err != nil {
+			return err
+		}
+		tried = true
+		if _, err := tx.Exec(ctx, moveHome, key(string(id)), key(to.Name)); err != nil {
+			return err
+		}
+		h, err = scanHome(tx.QueryRow(ctx, homeRow, key(string(id))))
+		return err
+	})
+	return h, err
+}
+
+// mayMove locks a home, and says why it may not move. tried says that an earlier try may have moved
+// it: nobody else can have taken it to the same node meanwhile but to the same effect.
+func mayMove(ctx context.Context, tx pgx.Tx, op string, id carrel.ID, stay int64, to fleet.Member, tried bool) error {
+	var token int64
+	var state string
+	var packed bool
+	var node []byte
+	err := tx.QueryRow(ctx, lockHome, key(string(id))).Scan(&token, &state, &packed, &node)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return &carrel.Error{Op: op, Kind: carrel.NotFound, ID: id}
+	case err != nil:
+		return err
+	case token != stay && (!tried || !bytes.Equal(node, key(to.Name))):
+		return &carrel.Error{Op: op, Kind: carrel.Conflict, ID: id,
+			Err: fmt.Errorf("%w: its stay %d has ended, it lives on node %s", fleet.ErrFenced, stay, node)}
+	case !packed:
+		return &carrel.Error{Op: op, Kind: carrel.Conflict, ID: id, Field: "passport",
+			Err:  fmt.Errorf("%w: node %s has not put its state in the shared store", fleet.ErrHeld, node),
+			Hint: "it can move when it has been paused, or after a checkpoint"}
+	case state == string(fleet.Paused):
+		return nil
+	}
+	dead := true
+	if err := tx.QueryRow(ctx, isDead, node).Scan(&dead); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return err
+	}
+	if !dead {
+		return &carrel.Error{Op: op, Kind: carrel.Conflict, ID: id,
+			Err: fmt.Errorf("%w: it runs on node %s, whose lease has not expired", fleet.ErrHeld, node)}
+	}
+	return nil
+}
+
+// Lose implements fleet.Registry.
+func (f Fleet) Lose(ctx context.Context) (list []fleet.Home, err error) {
+	err = f.within(ctx, "mark lost sandboxes", "", func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, loseHome)
+		if err != nil {
+			return err
+		}
+		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (fleet.Home, error) { return scanHome(row) })
+		return err
+	})
+	return list, err
+}
+
+// node carries out a statement that returns a node's row, if there is one.
+func (f Fleet) node(ctx context.Context, op, q string, args ...any) (n fleet.Node, found bool, err error) {
+	err = f.within(ctx, op, "", func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, q, args...)
+		if err != nil {
+			return err
+		}
+		list, err := pgx.CollectRows(rows, scanNode)
+		if found = len(list) == 1; found {
+			n = list[0]
+		}
+		return err
+	})
+	return n, found, err
+}
+
+// changeHome carries out a change of a member's home. It must change one row.
+func (f Fleet) changeHome(ctx context.Context, tx pgx.Tx, op string, m fleet.Member, id carrel.ID,
+	q string, args ...any) error {
+	tag, err := tx.Exec(ctx, q, args...)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = &carrel.Error{Op: op, Kind: carrel.Conflict, ID: id,
+			Err:  fmt.Errorf("%w: its home is not node %s", fleet.ErrFenced, m.Name),
+			Hint: "another node has it now, or it is gone: this one must not run it"}
+	}
+	return err
+}
+
+// as is within for a member whose lease has not expired.
+func (f Fleet) as(ctx context.Context, op string, id carrel.ID, m fleet.Member,
+	fn func(context.Context, pgx.Tx) error) error {
+	return f.within(ctx, op, id, func(ctx context.Context, tx pgx.Tx) error {
+		var good bool
+		err := tx.QueryRow(ctx, isMember, key(m.Name), m.Token).Scan(&good)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows), err == nil && !good:
+			return notMember(op, id, m)
+		case err != nil:
+			return err
+		}
+		return fn(ctx, tx)
+	})
+}
+
+// within calls fn in a transaction, and again after passing errors.
+func (f Fleet) within(ctx context.Context, op string, id carrel.ID, fn func(context.Context, pgx.Tx) error) error {
+	return f.s.look(ctx, op, id, func(ctx context.Context, c *pgxpool.Conn) error {
+		return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error { return fn(ctx, tx) })
+	})
+}
+
+func scanNode(row pgx.CollectableRow) (n fleet.Node, err error) {
+	var name []byte
+	var text string
+	var left int64
+	if err := row.Scan(&name, &n.Token, &n.Public, &n.Draining, &text, &left); err != nil {
+		return n, err
+	}
+	var body nodeBody
+	err = json.Unmarshal([]byte(text), &body)
+	n.Name, n.Left = string(name), time.Duration(left)*time.Microsecond
+	n.URL, n.Key, n.Version, n.Taints = body.URL, body.Key, body.Version, body.Taints
+	return n, err
+}
+
+func scanHome(row pgx.Row) (h fleet.Home, err error) {
+	var sandbox, project, node []byte
+	var left int64
+	err = row.Scan(&sandbox, &project, &node, &h.Token, &h.State, &h.Passport, &left)
+	h.Sandbox, h.Project, h.Node = carrel.ID(sandbox), string(project), string(node)
+	h.Left = time.Duration(left) * time.Microsecond
+	return h, err
+}
+
+// notMember is the error for a membership that has ended.
+func notMember(op string, id carrel.ID, m fleet.Member) error {
+	return &carrel.Error{Op: op, Kind: carrel.Conflict, ID: id,
+		Err:  fmt.Errorf("%w: membership %d of node %s has ended", fleet.ErrFenced, m.Token, m.Name),
+		Hint: "the node joins anew by itself when it reaches a front"}
+}
+
+// noNode is the error for a name that no node has.
+func noNode(op, name string) error {
+	return &carrel.Error{Op: op, Kind: carrel.NotFound, Field: "name",
+		Err: fmt.Errorf("there is no node %.80q", name), Hint: "carrel node ls lists them"}
+}
