@@ -32,6 +32,15 @@ func Long(t testing.TB, why string) {
 	}
 }
 
+// Few returns the cases of a matrix that a test goes through: all of them, and with -short the first
+// n. Name those first that no other test of the short form has.
+func Few[T any](n int, cases ...T) []T {
+	if testing.Short() {
+		return cases[:min(n, len(cases))]
+	}
+	return cases
+}
+
 // Inapplicable skips a case that has nothing to check here, on any machine: a part of another test
 // that runs in its own process, a promise that a driver does not make, a case for another kind of
 // user. For things that a machine may lack, use [Need].

@@ -46,16 +46,14 @@ type lack struct {
 // TestFullDiskIsLeft fills the disk of a daemon to the last byte, kills the daemon, and starts it
 // again. It must start, kill, delete and give space back, and then work as before.
 func TestFullDiskIsLeft(t *testing.T) {
-	leaveInTiers(t, lack{take: fill, give: free, tight: true}, tiers...)
+	// With -short, TestNoInodes has another.
+	leaveInTiers(t, lack{take: fill, give: free, tight: true}, testenv.Few(1, tiers...)...)
 }
 
 // TestNoInodes is TestFullDiskIsLeft for a disk with room but without inodes.
 func TestNoInodes(t *testing.T) {
-	tiers := tiers
-	if testing.Short() {
-		tiers = tiers[:1] // TestFullDiskIsLeft has the others
-	}
-	leaveInTiers(t, lack{mkfs: []string{"-N", "3000"}, take: takeInodes, give: giveInodes}, tiers...)
+	leaveInTiers(t, lack{mkfs: []string{"-N", "3000"}, take: takeInodes, give: giveInodes},
+		testenv.Few(1, carrel.NS, carrel.Sim, carrel.GVisor)...)
 }
 
 func leaveInTiers(t *testing.T, l lack, tiers ...carrel.Tier) {
