@@ -7,6 +7,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // copyMoment copies a snapshot, so that it can be damaged.
@@ -26,29 +27,31 @@ type damage struct {
 	// quiet: if snapshots hold memory, the driver may not notice the damage. It reads pages only
 	// when they are needed; package snapshot checks them.
 	quiet bool
+	// long: -short leaves it out, as another one is much the same.
+	long bool
 }
 
 var damages = []damage{
-	{"missing", os.Remove, false},
-	{"empty", func(n string) error { return os.Truncate(n, 0) }, false},
-	{"cut in half", func(n string) error { return cut(n, func(s int64) int64 { return s / 2 }) }, false},
-	{"one byte short", func(n string) error { return cut(n, func(s int64) int64 { return s - 1 }) }, true},
-	{"first byte", func(n string) error { return flip(n, func(int64) int64 { return 0 }) }, true},
-	{"middle byte", func(n string) error { return flip(n, func(s int64) int64 { return s / 2 }) }, true},
-	{"last byte", func(n string) error { return flip(n, func(s int64) int64 { return s - 1 }) }, true},
-	{"other contents", func(n string) error { return os.WriteFile(n, []byte("this is not a snapshot at all\n"), 0o600) }, false},
+	{"missing", os.Remove, false, false},
+	{"empty", func(n string) error { return os.Truncate(n, 0) }, false, true},
+	{"cut in half", func(n string) error { return cut(n, func(s int64) int64 { return s / 2 }) }, false, false},
+	{"one byte short", func(n string) error { return cut(n, func(s int64) int64 { return s - 1 }) }, true, true},
+	{"first byte", func(n string) error { return flip(n, func(int64) int64 { return 0 }) }, true, true},
+	{"middle byte", func(n string) error { return flip(n, func(s int64) int64 { return s / 2 }) }, true, false},
+	{"last byte", func(n string) error { return flip(n, func(s int64) int64 { return s - 1 }) }, true, true},
+	{"other contents", func(n string) error { return os.WriteFile(n, []byte("this is not a snapshot at all\n"), 0o600) }, false, false},
 	{"a link", func(n string) error {
 		if err := os.Rename(n, n+".target"); err != nil {
 			return err
 		}
 		return os.Symlink("/dev/zero", n)
-	}, false},
+	}, false, false},
 	{"a directory", func(n string) error {
 		if err := os.Remove(n); err != nil {
 			return err
 		}
 		return os.Mkdir(n, 0o700)
-	}, false},
+	}, false, true},
 }
 
 func cut(name string, to func(int64) int64) error {
@@ -101,6 +104,9 @@ func (s *suite) testDamaged(t *testing.T) {
 						continue
 					}
 					t.Run(e.Name()+"/"+x.name, func(t *testing.T) {
+						if x.long {
+							testenv.Long(t, "another damage is much the same")
+						}
 						c := copyMoment(t, m)
 						if err := x.do(filepath.Join(c.dir, e.Name())); err != nil {
 							t.Fatal(err)

@@ -165,7 +165,10 @@ func (s *suite) testFilesSurvive(t *testing.T) {
 }
 
 func (s *suite) testManyFiles(t *testing.T) {
-	const n = 5000
+	n := 5000
+	if testing.Short() {
+		n = 1000
+	}
 	d := s.open(t)
 	b := s.box(t, d)
 	if s.attack == "" {

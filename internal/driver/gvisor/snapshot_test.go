@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/drivertest"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // snapshot takes one into a new directory.
@@ -263,6 +265,9 @@ func TestSnapshotUnderAttack(t *testing.T) {
 		"many files":  "mkdir /root/many; cd /root/many; seq 5000 | while read i; do echo $i > $i; done; sleep 1000",
 	} {
 		t.Run(name, func(t *testing.T) {
+			if slices.Contains([]string{"busy", "huge hole", "many files", "threads"}, name) {
+				testenv.Long(t, "the other attacks are worse")
+			}
 			d, _ := newDriver(t)
 			spec := stateSpec(t)
 			spec.Limits.MemoryMB = 768
