@@ -44,10 +44,9 @@ func randomHostile(r *rand.Rand, n int) hostile {
 func TestRepositoriesRandom(t *testing.T) {
 	_, err := exec.LookPath("git")
 	testenv.Need(t, "git", err)
-	const perBox = 75
-	tries := 10_000
+	perBox, tries := 75, 10_000
 	if testing.Short() {
-		tries = 2 * perBox
+		perBox, tries = 40, 80
 	}
 	if n, err := strconv.Atoi(os.Getenv("CARREL_REPOSITORIES")); err == nil {
 		tries = n

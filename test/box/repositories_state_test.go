@@ -66,7 +66,7 @@ func TestRepositoryStates(t *testing.T) {
 	testenv.Need(t, "git", err)
 	for way, flags := range ways() {
 		t.Run(way, func(t *testing.T) {
-			both(t, func(t *testing.T, w *world) {
+			bothOr(t, userOf[way], func(t *testing.T, w *world) {
 				plantAndUse(t, w, way, flags, states())
 			})
 		})

@@ -39,6 +39,12 @@ type who struct {
 // both runs f as root and as an unprivileged user. Without root it runs f as the tests' user.
 func both(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
+	bothOr(t, "", f)
+}
+
+// bothOr is both, but with -short it runs f as the user of that name alone, unless short is "".
+func bothOr(t *testing.T, short string, f func(t *testing.T, w *world)) {
+	t.Helper()
 	people := []who{{"user", os.Getuid()}}
 	if os.Getuid() == 0 {
 		people = []who{{"root", 0}, {"user", stranger}}
@@ -47,6 +53,9 @@ func both(t *testing.T, f func(t *testing.T, w *world)) {
 	}
 	for _, p := range people {
 		t.Run(p.name, func(t *testing.T) {
+			if short != "" && short != p.name && len(people) > 1 {
+				testenv.Long(t, "the other user does the same")
+			}
 			t.Parallel() // they share nothing and mostly wait
 			f(t, newWorld(t, p))
 		})
