@@ -51,7 +51,7 @@ var floors = []struct {
 		"internal/image/debian",
 	}},
 	{4, []string{"internal/service", "internal/access", "internal/build", "internal/ledger", "internal/engine"}},
-	{5, []string{"internal/api", "internal/signin", "internal/gateway", "internal/hostdoor", "internal/sshdoor", "internal/dashboard", "client"}},
+	{5, []string{"internal/api", "internal/signin", "internal/gateway", "internal/hostdoor", "internal/sshdoor", "internal/pod", "internal/dashboard", "client"}},
 	{6, []string{"internal/assembly", "internal/backup", "internal/run", "internal/config", "internal/daemon", "internal/cli", "cmd", "local", "carreltest", "internal/bench", "bench", "test", "internal/tools"}},
 }
 
@@ -90,12 +90,12 @@ var confined = map[string][]string{
 	"github.com/jackc/pgx":                   {"internal/state/postgres"},
 	"k8s.io/client-go":                       {"internal/driver/kube"},
 	"github.com/erofs/go-erofs":              {"internal/image", "internal/tools/guestimage"},
-	"github.com/google/go-containerregistry": {"internal/image", "internal/tools/dist", "internal/bench", "test/daemontest"},
+	"github.com/google/go-containerregistry": {"internal/image", "internal/tools/dist", "internal/bench", "test/daemontest", "test/k8s"},
 	"github.com/mikelolasagasti/xz":          {"internal/image/debian"},
 	"github.com/ProtonMail/go-crypto":        {"internal/tools/debianpins"},
 	"github.com/minio/minio-go":              {"internal/snapshot/s3"},
 	"github.com/coreos/go-systemd":           {"internal/daemon"},
-	"github.com/spf13/cobra":                 {"internal/cli", "internal/tools/manpages"},
+	"github.com/spf13/cobra":                 {"internal/cli", "internal/tools/manpages", "internal/tools/k8s"},
 	"github.com/caddyserver/certmagic":       {"internal/certs"},
 	"golang.org/x/oauth2":                    {"internal/provider", "internal/cli"},
 	"golang.org/x/crypto/ssh":                {"internal/sshdoor", "internal/cli"},

@@ -83,7 +83,7 @@ func (a *app) root() *cobra.Command {
 	f.StringVar(&a.dataDir, "data-dir", "", "data directory of the local daemon (default: $CARREL_DATA_DIR, or the user's)")
 	f.BoolVar(&a.json, "json", false, "print results as JSON")
 	root.AddCommand(
-		a.serveCommand(), configCommands{a}.configCommand(), a.runCommand(), a.simCommand(), a.createCommand(), a.execCommand(), a.shellCommand(), codeCommands{a}.runCodeCommand(), codeCommands{a}.notebookCommand(), a.listCommand(), a.infoCommand(),
+		a.serveCommand(), podCommands{a}.podCommand(), configCommands{a}.configCommand(), a.runCommand(), a.simCommand(), a.createCommand(), a.execCommand(), a.shellCommand(), codeCommands{a}.runCodeCommand(), codeCommands{a}.notebookCommand(), a.listCommand(), a.infoCommand(),
 		a.pauseCommand(), a.resumeCommand(), drainCommands{a}.drainCommand(), backupCommands{a}.backupCommand(), backupCommands{a}.restoreCommand(), a.envCommand(), snapshotCommands{a}.snapshotCommand(), a.forkCommand(), a.rollbackCommand(), a.promoteCommand(), a.timelineCommand(),
 		a.diffCommand(), a.lifecycleCommand(), a.networkCommand(), a.killCommand(), processCommands{a}.psCommand(), processCommands{a}.attachCommand(), a.copyCommand(), a.logsCommand(), a.auditCommand(), a.metricsCommand(), topCommands{a}.topCommand(), a.traceCommand(), a.usageCommand(), a.poolCommand(), fsckCommands{a}.fsckCommand(), a.doctorCommand(),
 		templateCommands{a}.templateCommand(), buildCommands{a}.buildCommand(), a.portForwardCommand(),

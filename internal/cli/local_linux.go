@@ -11,6 +11,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/api"
 	"github.com/carrel-dev/carrel/internal/config"
 	"github.com/carrel-dev/carrel/internal/daemon"
+	"github.com/carrel-dev/carrel/internal/pod"
 	"github.com/carrel-dev/carrel/internal/run"
 	"github.com/spf13/cobra"
 )
@@ -26,12 +27,19 @@ func (a *app) runDaemon(ctx context.Context, cfg config.Config) error {
 	return daemon.Run(ctx, cfg, daemon.Hooks{Ready: a.announce})
 }
 
+// runPod runs the daemon of a pod until it is interrupted.
+func (a *app) runPod(ctx context.Context, cfg config.Config, opts podOptions) error {
+	return daemon.RunPod(ctx, cfg, daemon.PodOptions{Listen: opts.listen, Dir: opts.dir, Opened: opts.opened},
+		daemon.Hooks{Ready: a.announce})
+}
+
 // authority returns the certificate file of a local daemon with --tls-self-signed.
 func authority(dataDir string) string { return daemon.Authority(dataDir) }
 
 // doctorCommand is "carrel doctor".
 func (a *app) doctorCommand() *cobra.Command {
 	cfg := config.Default()
+	var inPod bool
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say which walls work on this host, and what to do where one does not",
@@ -47,6 +55,9 @@ func (a *app) doctorCommand() *cobra.Command {
 			}
 			a.addFromDaemon(c.Context(), rows)
 			rows = append(rows, boxRow(c.Context()))
+			if inPod {
+				rows = podRows(rows, pod.Here(cfg.DataDir).Inspect())
+			}
 			if err := a.printDoctor(rows); err != nil || a.json {
 				return err
 			}
@@ -54,7 +65,27 @@ func (a *app) doctorCommand() *cobra.Command {
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&inPod, "in-pod", false, "also say which settings of this Kubernetes pod are missing, for each tier")
 	return c
+}
+
+// podRows adds what the settings of the pod explain: to a tier's row what the tier lacks, and a row
+// about the pod's safety.
+func podRows(rows []daemon.DoctorRow, lacks []pod.Lack) []daemon.DoctorRow {
+	for i := range rows {
+		if rows[i].Tier == "" || rows[i].OK {
+			continue
+		}
+		for _, lack := range pod.For(lacks, rows[i].Tier) {
+			rows[i].Findings = append([]api.Finding{{What: "missing in this pod", Why: lack.Problem, Hint: lack.Hint}}, rows[i].Findings...)
+			rows[i].Hint = lack.Hint // the driver's own is for hosts
+		}
+	}
+	row := daemon.DoctorRow{Driver: "pod", OK: true}
+	for _, lack := range pod.For(lacks, "") {
+		row.Findings = append(row.Findings, api.Finding{What: "could be safer", Why: lack.Problem, Hint: lack.Hint})
+	}
+	return append(rows, row)
 }
 
 // baseRow is the row about the template base.

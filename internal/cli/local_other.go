@@ -33,6 +33,10 @@ func walls() error {
 
 func (a *app) runDaemon(context.Context, config.Config) error { return localDaemons("carrel serve") }
 
+func (a *app) runPod(context.Context, config.Config, podOptions) error {
+	return localDaemons("carrel pod")
+}
+
 // authority returns "": this system has no daemon that could make one.
 func authority(string) string { return "" }
 
