@@ -121,7 +121,7 @@ func TestManyBuilds(t *testing.T) {
 	b := newBench(t, carrel.GVisor)
 	count := 50
 	if testing.Short() {
-		count = 12
+		count = 6
 	}
 	var wg sync.WaitGroup
 	ended := make([]carrel.Build, count)
@@ -227,7 +227,7 @@ func TestHostileUploads(t *testing.T) {
 // keeps.
 func TestNothingOfABuildStays(t *testing.T) {
 	t.Parallel()
-	perTier(t, func(t *testing.T, b *bench) {
+	oneTier(t, carrel.GVisor, func(t *testing.T, b *bench) {
 		// This daemon keeps its snapshots in a store, compressed into packs.
 		store := filepath.Join(t.TempDir(), "store")
 		b = newBenchOn(t, daemontest.Start(t, "--default-tier", string(b.tier), "--snapshot-store", store,

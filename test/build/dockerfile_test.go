@@ -124,7 +124,7 @@ func TestDockerfile(t *testing.T) {
 		_, err := exec.LookPath(program)
 		testenv.Need(t, program, err)
 	}
-	perTier(t, func(t *testing.T, b *bench) {
+	oneTier(t, carrel.NS, func(t *testing.T, b *bench) {
 		base, text, words := "base", projectFile, "from npm\nfrom pip\n"
 		if testing.Short() {
 			base, text, words = small, smallProject(), ""
@@ -224,7 +224,7 @@ func wantChanges(t *testing.T, b *bench, spec carrel.BuildSpec) {
 // TestDockerfileFailures shows how failures name their line.
 func TestDockerfileFailures(t *testing.T) {
 	t.Parallel()
-	perTier(t, func(t *testing.T, b *bench) {
+	oneTier(t, carrel.GVisor, func(t *testing.T, b *bench) {
 		for _, c := range []struct {
 			name, text string
 			line       int

@@ -13,7 +13,7 @@ import (
 // TestSettingsKeepTheImage changes only settings of a template. The new image is then the file of
 // the old one, and its digest is the sum of that file.
 func TestSettingsKeepTheImage(t *testing.T) {
-	perTier(t, func(t *testing.T, b *bench) {
+	oneTier(t, carrel.NS, func(t *testing.T, b *bench) {
 		first := b.ready(carrel.BuildSpec{Name: "first", Instructions: steps("RUN echo made > ~/state")})
 		second := b.ready(carrel.BuildSpec{Name: "second",
 			Instructions: steps("RUN echo made > ~/state", "ENV WORD=added")})

@@ -145,7 +145,7 @@ func (b *bench) nothingLeft() {
 // TestReadyCheck builds a template whose program never gets ready, with a health check that gives
 // it three seconds.
 func TestReadyCheck(t *testing.T) {
-	perTier(t, func(t *testing.T, b *bench) {
+	oneTier(t, carrel.GVisor, func(t *testing.T, b *bench) {
 		build, logs := b.build(carrel.BuildSpec{Name: "never", Dockerfile: `FROM template://small
 CMD while sleep 1; do :; done
 HEALTHCHECK --interval=1s --timeout=1s --start-period=1s --retries=1 CMD exit 7
@@ -214,7 +214,7 @@ func TestUnknownUsers(t *testing.T) {
 
 // TestGroupOfUser runs a step and a sandbox's command as a user with a group.
 func TestGroupOfUser(t *testing.T) {
-	perTier(t, func(t *testing.T, b *bench) {
+	oneTier(t, carrel.NS, func(t *testing.T, b *bench) {
 		b.ready(carrel.BuildSpec{Name: "grouped", Dockerfile: `FROM template://small
 USER root
 RUN echo 'crew:x:5000:' >> /etc/group

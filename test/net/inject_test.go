@@ -109,6 +109,7 @@ func TestInjection(t *testing.T) {
 		checkAgent(t, out)
 	})
 	t.Run("python", func(t *testing.T) {
+		testenv.Long(t, "its packages are megabytes; node has the same requests")
 		_, err := exec.LookPath("/usr/bin/python3") // what the sandbox has, too
 		testenv.Need(t, "python", err)
 		install(t, "python/.site/anthropic", "/usr/bin/python3", "-m", "pip", "install", "--quiet", "--target", "python/.site", "-r", "python/requirements.txt")

@@ -11,18 +11,29 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/test/daemontest"
+	"github.com/carrel-dev/carrel/test/miniroot"
 )
 
 // TestBackup takes backups while sandboxes are paused, resumed, snapshotted and killed. Then it
-// deletes the whole data directory, and goes on from the last backup.
+// deletes the whole data directory, and goes on from the last backup. With -short, there is one
+// backup of a small template: each contains its whole image.
 func TestBackup(t *testing.T) {
-	d := daemontest.Start(t)
+	var d *daemontest.Daemon
+	if testing.Short() {
+		d = daemontest.StartOn(t, t.TempDir(), miniroot.Archive(t, "pgrep"))
+	} else {
+		d = daemontest.Start(t)
+	}
 	svc := connect(t, d)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	kept := map[carrel.ID]carrel.Tier{}
 	for _, tier := range []carrel.Tier{carrel.GVisor, carrel.NS, carrel.Sim} {
-		sb, err := svc.Create(ctx, carrel.CreateOptions{Tier: tier, Timeout: time.Hour})
+		o := carrel.CreateOptions{Tier: tier, Timeout: time.Hour}
+		if tier == carrel.Sim {
+			o.Template = "sim"
+		}
+		sb, err := svc.Create(ctx, o)
 		if err != nil {
 			t.Fatal(tier, err)
 		}
@@ -43,7 +54,7 @@ func TestBackup(t *testing.T) {
 	var file string
 	names := []string{"one", "two", "three"}
 	if testing.Short() {
-		names = names[:1] // each contains the whole base image
+		names = names[:1]
 	}
 	for _, name := range names {
 		file = filepath.Join(t.TempDir(), name)
@@ -87,7 +98,8 @@ func TestBackup(t *testing.T) {
 // stir makes sandboxes and snapshots come and go until ctx ends.
 func stir(ctx context.Context, svc carrel.Service) {
 	for ctx.Err() == nil {
-		sb, err := svc.Create(ctx, carrel.CreateOptions{Tier: carrel.Sim, Timeout: time.Hour})
+		sb, err := svc.Create(ctx, carrel.CreateOptions{Tier: carrel.Sim, Template: "sim",
+			Timeout: time.Hour})
 		if err != nil {
 			continue
 		}
