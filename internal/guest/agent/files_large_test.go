@@ -15,10 +15,10 @@ import (
 	"github.com/carrel-dev/carrel/internal/guest/agent"
 )
 
-// largeSize is 1 GiB, or 256 MiB in short tests.
+// largeSize is 1 GiB, or 80 MiB in short tests, which run under the race detector.
 func largeSize() int64 {
 	if testing.Short() {
-		return 256 << 20
+		return 80 << 20
 	}
 	return 1 << 30
 }

@@ -300,6 +300,9 @@ func TestTrustWorks(t *testing.T) {
 		{"java", []string{java, address}, "trusted"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name == "java" {
+				testenv.Long(t, "it compiles its program first")
+			}
 			program, err := exec.LookPath(c.name)
 			testenv.Need(t, c.name, err)
 			for _, with := range []bool{true, false} {
