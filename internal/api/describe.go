@@ -126,6 +126,7 @@ func operations() map[string]openapi.Operation {
 	for _, part := range []map[string]openapi.Operation{
 		e2bOperations, e2bOtherOperations, sandboxOperations, momentOperations, templateOperations,
 		buildOperations, catalogOperations, secretOperations, webhookOperations, inboxOperations,
+		movementOperations,
 		peopleOperations, personOperations, allowanceOperations, e2bKeyOperations,
 		daemonOperations, openOperations,
 	} {

@@ -127,6 +127,9 @@
 //	GET    /carrel/v1/webhooks/{webhook}/deliveries?state&limit  a list of carrel.Delivery; POST …/replay body: carrel.ReplayOptions
 //	GET    /carrel/v1/inbox?project&sandbox&wait&revision        the connections that wait for a person: a carrel.InboxList; wait in seconds
 //	POST   /carrel/v1/inbox/{question}                           body: carrel.Answer → carrel.Question
+//	POST   /carrel/v1/movement/sandboxes/{id}/passport           {id} is a paused sandbox or a snapshot → carrel.Passport, with every secret
+//	POST   /carrel/v1/movement/sandboxes                         body: carrel.Passport → the sandbox, paused here; DELETE …/sandboxes/{id} releases it
+//	POST   /carrel/v1/movement/templates/{name}/passport         → carrel.TemplatePassport; POST …/templates body: that → carrel.Template
 //	GET    /carrel/v1/usage?by&from&to&project&sandbox&format    what was used: {from, to, by, rows, total}; by=project,label:task; format=csv
 //	GET    /carrel/v1/audit?since&until&verdict&host&rule&secret&sandbox&project&after&limit&follow   one {decision} a line; verdict=allowed or denied
 //	GET    /carrel/v1/sandboxes/{id}/audit                       the same of one sandbox, also when it is gone

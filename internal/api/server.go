@@ -43,6 +43,8 @@ type Options struct {
 	Webhooks carrel.Webhooks
 	// Inbox has the connections that wait for a person; nil is none.
 	Inbox carrel.Inbox
+	// Movement moves sandboxes to other machines; nil moves none.
+	Movement carrel.Movement
 	// Trails is the audit trail; nil is none.
 	Trails carrel.Trails
 	// People are the projects and keys; nil is none.
@@ -122,6 +124,9 @@ func New(opts Options) *Server {
 	}
 	if opts.Inbox == nil {
 		opts.Inbox = carrel.NoInbox{}
+	}
+	if opts.Movement == nil {
+		opts.Movement = carrel.NoMovement{}
 	}
 	if opts.Trails == nil {
 		opts.Trails = carrel.NoTrails{}
@@ -205,6 +210,7 @@ func (s *Server) routes() {
 	teamRoutes{s}.add()
 	webhookRoutes{s}.add()
 	inboxRoutes{s}.add()
+	movementRoutes{s}.add()
 	peopleRoutes{s}.add()
 	personRoutes{s}.add()
 	allowanceRoutes{s}.add()

@@ -107,6 +107,8 @@ type Assembly struct {
 	Webhooks access.Webhooks
 	// Inbox has the connections that wait for a person, as each caller sees them.
 	Inbox access.Inbox
+	// Movement moves sandboxes and templates to other machines, for administrators.
+	Movement access.Movement
 	// People are the projects and their keys, as each caller sees them.
 	People *access.People
 	// SignIns makes sessions of people, and Persons are the people as each caller sees them.
@@ -334,7 +336,7 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 		Audits: a.audits(), Traces: a.traces(), SSHKeys: a.opts.SSHKeys, Nobody: a.opts.Nobody,
 		HostServices: a.opts.HostServices, Usage: a.usage(), Ceilings: a.directory.Ceilings})
 	a.Access, a.People = access, people(access, a.directory)
-	a.Inbox = questions(access, a.Service)
+	a.Inbox, a.Movement = questions(access, a.Service), movement(access, a.Service)
 	a.openSignIns()
 	if err := a.oversee(ctx); err != nil {
 		return err
@@ -357,6 +359,11 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 // questions returns the inbox of a service to its callers.
 func questions(s *access.Service, core *service.Service) access.Inbox {
 	return access.Inbox{Service: s, Core: service.InboxOf(core)}
+}
+
+// movement returns the movement of a service to its callers.
+func movement(s *access.Service, core *service.Service) access.Movement {
+	return access.Movement{Service: s, Core: service.MovementOf(core)}
 }
 
 // people returns the projects and keys to the callers of a service.

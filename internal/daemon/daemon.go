@@ -276,6 +276,7 @@ func (d *Daemon) openDoors() {
 		Teams:    access.Counts{Service: d.parts.Access},
 		Webhooks: d.parts.Webhooks,
 		Inbox:    d.parts.Inbox,
+		Movement: d.parts.Movement,
 		Trails:   d.parts.Trails(), Journal: d.parts.Journal(),
 		Metrics: d.figures.all.Handler(), Served: d.figures.api.Served, Traces: d.traces,
 		Admission: d.parts.Admission,

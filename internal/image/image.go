@@ -143,6 +143,16 @@ type Store interface {
 	Close() error
 }
 
+// Arrivals is an optional part of a Store: templates come to it from other machines.
+type Arrivals interface {
+	// Arrive makes a template that another machine made, with its ID, name, tag and time. fetch puts
+	// its image at a path. sum is the SHA-256 of the image, in hexadecimal. It is idempotent. Errors:
+	// Invalid, AlreadyExists (a newer template has the name), Conflict (another one has the ID), and
+	// those of fetch.
+	Arrive(ctx context.Context, t carrel.Template, sum string,
+		fetch func(path string) error) (Image, error)
+}
+
 // ThinOptions says which images Store.Thin may make thin.
 type ThinOptions struct {
 	Unused time.Duration // those that were not used for so long

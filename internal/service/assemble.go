@@ -2,7 +2,9 @@ package service
 
 import (
 	"context"
+	"path/filepath"
 
+	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/inbox"
 	"github.com/carrel-dev/carrel/internal/service/golden"
 	"github.com/carrel-dev/carrel/internal/service/timeline"
@@ -63,6 +65,9 @@ func assemble(ctx context.Context, o *Options) *Service {
 	s.recovery = &recovery{opts: o, log: log, table: t, snaps: snaps, journal: j, archive: archive, greeter: greeter,
 		networks: networks, lifecycle: lifecycle, moments: moments, nursery: nursery, lost: lost}
 	s.lost = lost
+	s.movement = &Movement{opts: o, log: log, table: t, snaps: snaps, journal: j, records: records, roots: roots,
+		templates: templates, launcher: launcher, archive: archive, lifecycle: lifecycle, recovery: s.recovery,
+		builds: builds, sums: &imageSums{file: filepath.Join(o.Dir, imageSumsFile)}, adopting: map[carrel.ID]chan struct{}{}}
 	lost.adopt = func(ctx context.Context, rec state.Record) { s.recovery.recoverPaused(ctx, rec, nil) }
 	return s
 }

@@ -43,6 +43,7 @@ type box struct {
 	ending  *ending                 // under way; nil otherwise
 	undoing bool                    // the failed creation removes it; nobody else may
 	failed  *verdict                // why it must end, after a failed attempt to end it
+	release *handover               // set once it is to be released, or is; nil otherwise
 	samples samples
 	use     use
 
@@ -65,6 +66,14 @@ type ending struct {
 type verdict struct {
 	reason  carrel.EndReason
 	message string
+}
+
+// handover makes the end of a sandbox a release: it goes on on another machine. The end calls
+// before when the instance has ended and the record is still there, and after when the record is
+// gone.
+type handover struct {
+	before func(ctx context.Context) error
+	after  func(ctx context.Context)
 }
 
 // public returns a copy of the sandbox for callers.

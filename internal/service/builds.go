@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -134,8 +133,7 @@ func (bl *builds) fetch(ctx context.Context, drv driver.Driver, info driver.Snap
 
 // shareLater copies a build to the shared store, in the background, if the store is shared.
 func (bl *builds) shareLater(drv driver.Driver, info driver.SnapshotInfo) {
-	st, ok := bl.opts.Snapshots.(snapshot.BuildStore)
-	if !ok || !info.Memory || info.Build == "" {
+	if _, ok := bl.opts.Snapshots.(snapshot.BuildStore); !ok || !info.Memory || info.Build == "" {
 		return
 	}
 	bl.mu.Lock()
@@ -145,13 +143,10 @@ func (bl *builds) shareLater(drv driver.Driver, info driver.SnapshotInfo) {
 		return
 	}
 	bl.table.spawn(func() {
-		k, ok := driver.As[driver.BuildKeeper](drv)
-		if !ok {
+		if _, ok := driver.As[driver.BuildKeeper](drv); !ok {
 			return
 		}
-		err := st.PutBuild(bl.table.ctx, info.Build,
-			func() (io.ReadCloser, int64, error) { return k.ExportBuild(bl.table.ctx, info.Build) })
-		if err != nil {
+		if err := bl.share(bl.table.ctx, drv, info.Build); err != nil {
 			if bl.table.ctx.Err() == nil && carrel.KindOf(err) != carrel.Unsupported {
 				bl.log.Warn("copy a build to the snapshot store", "build", info.Build, "err", err)
 			}

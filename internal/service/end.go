@@ -111,13 +111,16 @@ func isClosed(c chan struct{}) bool {
 // says that the table counts the sandbox as living because of its instance.
 func (li *lifecycle) tearDown(ctx context.Context, b *box, v verdict, counts bool) error {
 	b.mu.Lock()
-	inst := b.inst
+	inst, release := b.inst, b.release
 	b.mu.Unlock()
 	err := b.clearLeft(ctx)
 	if inst != nil {
 		b.interrupt(errKilled) // a snapshot under way
 		li.opts.measureLast(ctx, b.id, inst)
 		err = errors.Join(err, inst.Destroy(ctx))
+	}
+	if err == nil && release != nil {
+		err = release.before(ctx)
 	}
 	if err == nil {
 		b.save.Lock()
@@ -142,6 +145,9 @@ func (li *lifecycle) tearDown(ctx context.Context, b *box, v verdict, counts boo
 // event of its end. lived says that the sandbox had an instance.
 func (li *lifecycle) forget(ctx context.Context, b *box, v verdict, lived bool) {
 	rec := b.record()
+	b.mu.Lock()
+	release := b.release
+	b.mu.Unlock()
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if err := os.RemoveAll(b.dir); err != nil {
@@ -149,14 +155,22 @@ func (li *lifecycle) forget(ctx context.Context, b *box, v verdict, lived bool) 
 		}
 	})
 	wg.Go(func() {
-		if err := li.journal.emit(ctx, endedEvent(rec.Sandbox, v)); err != nil {
+		told := endedEvent(rec.Sandbox, v)
+		if release != nil {
+			told = releasedEvent(rec.Sandbox)
+		}
+		if err := li.journal.emit(ctx, told); err != nil {
 			li.log.Error("write event", "sandbox", b.id, "err", err)
 		}
 	})
 	wg.Go(func() { li.networks.revoke(ctx, rec.Sandbox) })
 	wg.Go(func() { li.clearGroups(ctx, rec.Sandbox) })
 	wg.Wait()
-	li.archive.dropOf(ctx, b.id)
+	if release != nil {
+		release.after(ctx)
+	} else {
+		li.archive.dropOf(ctx, b.id)
+	}
 	li.expiry.remove(b)
 	li.table.remove(b, rec.Sandbox, v, lived)
 	li.networks.inbox.Forget(b.id)

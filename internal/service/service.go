@@ -40,6 +40,7 @@
 //	moments    pause, resume, fork, rollback, promotion, visits
 //	archive    snapshots: kept, shown, compared, removed
 //	builds     the builds that can restore them                                  builds.mu
+//	movement   sandboxes and templates that go to another machine, or come       Movement.mu
 //	meter, autopilot   measurements, and the service's own snapshots and pauses
 //
 // Some parts have packages of their own, which know no sandbox: timeline (the index of snapshots),
@@ -239,6 +240,7 @@ type Service struct {
 	meter     *meter
 	autopilot *autopilot
 	ripener   *ripener
+	movement  *Movement
 	warm      *warm.Pool[*prepared]
 	goldens   *golden.Starts
 

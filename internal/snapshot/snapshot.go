@@ -25,6 +25,8 @@ package snapshot
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
@@ -98,6 +100,43 @@ type BuildStore interface {
 		err error)) error
 	// GetBuild returns a build. Errors: NotFound, Unavailable.
 	GetBuild(ctx context.Context, name string) (io.ReadCloser, error)
+}
+
+// Mover is an optional part of a Store. Where several machines use one store, snapshots and the
+// images under them move between the machines. A machine holds the snapshots that it needs: the
+// content stays until the last machine has deleted it.
+type Mover interface {
+	// Shared reports whether other machines use the store. Without it, the other methods return
+	// Unsupported.
+	Shared() bool
+	// Pack makes sure that a snapshot of this machine is in the shared store, at once, and that this
+	// machine holds it. Errors: NotFound, Invalid, Unavailable.
+	Pack(ctx context.Context, id carrel.SnapshotID) (Manifest, error)
+	// Hold makes this machine a holder of a snapshot in the shared store; idempotent. It fetches the
+	// manifest only. Errors: NotFound, Invalid, Unavailable, also while another machine just deletes
+	// it, and Conflict while a deletion here is not finished.
+	Hold(ctx context.Context, id carrel.SnapshotID) (Manifest, error)
+	// Disown ends that. A later Delete on this machine removes only what is here. The content stays
+	// in the shared store, also if no machine holds it yet. A snapshot that is not packed is not
+	// changed: no other machine can have it. Idempotent.
+	Disown(ctx context.Context, id carrel.SnapshotID) error
+	// PutImage stores the file at path as an image, unless it is there. sum is the SHA-256 of the
+	// file, in hexadecimal. user is the snapshot or the template that needs it.
+	PutImage(ctx context.Context, sum, path, user string) error
+	// GetImage fetches an image, checks it and makes it the file at path. Errors: NotFound, Invalid,
+	// Exhausted, Unavailable.
+	GetImage(ctx context.Context, sum, path string) error
+}
+
+// Digest names the content of a snapshot and everything that its manifest says. It stays the same
+// when the content is moved to other packs.
+func (m Manifest) Digest() (string, error) {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), nil
 }
 
 // Draft is a snapshot that is being taken.

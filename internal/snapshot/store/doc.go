@@ -41,6 +41,9 @@
 // leaves unused packs of other machines alone for a grace period: their manifest may not be written
 // yet.
 //
+// A snapshot may have several holders, see holders.go, and root images lie beside the packs, see
+// images.go.
+//
 // # Locks
 //
 // Store.mu guards everything in memory. It is held only for short times, and never while a Blobs is

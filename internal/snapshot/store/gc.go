@@ -20,6 +20,7 @@ type collector struct {
 	users     map[string][]carrel.SnapshotID          // pack → snapshots of this machine
 	foreign   map[string]bool                         // packs that other machines' snapshots use
 	builds    map[string]bool                         // blobs of builds in use
+	images    map[string]snapshot.BlobInfo            // in the blobs, by their names
 	bad       error                                   // a manifest can't be read, so it may use any pack
 	out       snapshot.Collected
 }
@@ -88,10 +89,16 @@ func (g *collector) collect(ctx context.Context) error {
 	if err := g.s.finishDeletes(ctx); err != nil {
 		return err
 	}
+	if err := g.sweepMarks(ctx); err != nil {
+		return err
+	}
 	if err := g.undoRewrite(ctx); err != nil {
 		return err
 	}
 	if err := g.mark(ctx); err != nil {
+		return err
+	}
+	if err := g.markImages(ctx); err != nil {
 		return err
 	}
 	if g.bad != nil {
@@ -101,6 +108,9 @@ func (g *collector) collect(ctx context.Context) error {
 		return err
 	}
 	if err := g.removeBuilds(ctx); err != nil {
+		return err
+	}
+	if err := g.removeImages(ctx); err != nil {
 		return err
 	}
 	if err := g.rewrite(ctx); err != nil {
@@ -205,7 +215,13 @@ func (g *collector) markForeign(ctx context.Context, id carrel.SnapshotID, known
 	gone := g.s.gone[id]
 	g.s.mu.Unlock()
 	if gone {
-		return g.s.opts.Blobs.Delete(ctx, manifestBlob(id))
+		kept, err := g.s.retire(ctx, id)
+		if err != nil || !kept {
+			return err
+		}
+		g.s.mu.Lock()
+		delete(g.s.gone, id)
+		g.s.mu.Unlock()
 	}
 	p, err := g.s.fetchPacked(ctx, id)
 	switch kind := carrel.KindOf(err); {
@@ -218,8 +234,10 @@ func (g *collector) markForeign(ctx context.Context, id carrel.SnapshotID, known
 		return classify("read manifest", id, err)
 	}
 	if p.Origin == g.s.machine && !known && !g.s.known(id) {
-		// It was deleted while it was being packed, so it can't have been opened.
-		return g.s.opts.Blobs.Delete(ctx, manifestBlob(id))
+		// It was deleted while it was being packed, or this machine has left it to others.
+		if kept, err := g.s.retire(ctx, id); err != nil || !kept {
+			return err
+		}
 	}
 	g.use(p, true)
 	return nil
@@ -404,5 +422,5 @@ func (g *collector) markChanged(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return g.markImages(ctx)
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -231,7 +232,7 @@ func (s *Store) packOne(ctx context.Context, id carrel.SnapshotID, e *entry) err
 		return err
 	}
 	for {
-		if out, b, err = s.packFiles(ctx, m, avoid); err != nil {
+		if out, b, err = s.packFiles(ctx, m, s.path(dirHot, string(id), filesDir), "", avoid); err != nil {
 			return err
 		}
 		if err := s.publishManifest(ctx, id, b); err != nil {
@@ -272,7 +273,9 @@ func (s *Store) publishManifest(ctx context.Context, id carrel.SnapshotID, b []b
 }
 
 // packFiles packs all files and returns the packed manifest and its bytes.
-func (s *Store) packFiles(ctx context.Context, m snapshot.Manifest,
+//
+// The files lie in dir. With only, the one file of the manifest has that name there.
+func (s *Store) packFiles(ctx context.Context, m snapshot.Manifest, dir, only string,
 	avoid map[string]bool) (out *packed, b []byte, err error) {
 	p, err := s.newPacker(ctx, m, avoid)
 	if err != nil {
@@ -285,9 +288,8 @@ func (s *Store) packFiles(ctx context.Context, m snapshot.Manifest,
 		}
 	}()
 	buf := make([]byte, min(segmentBytes, max(maxSize(m), 1)))
-	dir := s.path(dirHot, string(m.ID), filesDir)
 	for _, f := range m.Files {
-		list, err := packFile(ctx, p, dir, f, buf)
+		list, err := packFile(ctx, p, filepath.Join(dir, cmp.Or(only, f.Name)), f, buf)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -310,12 +312,12 @@ func maxSize(m snapshot.Manifest) int64 {
 }
 
 // packFile reads one file, verifies it and packs it.
-func packFile(ctx context.Context, p *packer, dir string, want snapshot.File, buf []byte) ([]extent, error) {
+func packFile(ctx context.Context, p *packer, path string, want snapshot.File, buf []byte) ([]extent, error) {
 	sums, err := decodeSums(want)
 	if err != nil {
 		return nil, err
 	}
-	f, err := openExact(filepath.Join(dir, want.Name), want)
+	f, err := openExact(path, want)
 	if err != nil {
 		return nil, err
 	}

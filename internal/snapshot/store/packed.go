@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/carrel-dev/carrel"
@@ -308,18 +307,9 @@ func (s *Store) fetchManifest(ctx context.Context, id carrel.SnapshotID) ([]byte
 	if gone {
 		return nil, &carrel.Error{Kind: carrel.NotFound, Err: fmt.Errorf("no snapshot %s", id)}
 	}
-	r, err := s.opts.Blobs.Get(ctx, manifestBlob(id), 0, -1)
+	b, err := s.readBlob(ctx, manifestBlob(id))
 	if carrel.KindOf(err) == carrel.NotFound {
 		return nil, &carrel.Error{Kind: carrel.NotFound, Err: fmt.Errorf("no snapshot %s", id)}
-	} else if err != nil {
-		return nil, err
 	}
-	b, err := io.ReadAll(io.LimitReader(r, maxPacked+1))
-	if err = errors.Join(err, r.Close()); err != nil {
-		return nil, err
-	}
-	if len(b) > maxPacked {
-		return nil, invalid("the packed manifest is larger than %d bytes", maxPacked)
-	}
-	return b, nil
+	return b, err
 }

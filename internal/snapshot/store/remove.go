@@ -41,7 +41,7 @@ func (s *Store) remove(ctx context.Context, id carrel.SnapshotID) error {
 		if !shared || gone {
 			return nil
 		}
-		return s.opts.Blobs.Delete(ctx, manifestBlob(id))
+		return s.removeForeign(ctx, id)
 	}
 	if e.deleted {
 		s.mu.Unlock()
@@ -132,7 +132,8 @@ func (s *Store) markDeleted(id carrel.SnapshotID, hot, packed bool) error {
 
 // finishDelete removes the blob of a deleted snapshot, and then the mark.
 func (s *Store) finishDelete(ctx context.Context, id carrel.SnapshotID) error {
-	if err := s.opts.Blobs.Delete(ctx, manifestBlob(id)); err != nil {
+	kept, err := s.retire(ctx, id)
+	if err != nil {
 		return err
 	}
 	if err := step("delete.blob"); err != nil {
@@ -140,6 +141,11 @@ func (s *Store) finishDelete(ctx context.Context, id carrel.SnapshotID) error {
 	}
 	if err := os.Remove(s.path(dirDeleted, string(id))); err != nil && !os.IsNotExist(err) {
 		return err
+	}
+	if kept { // from now on it is another machine's, like any other
+		s.mu.Lock()
+		delete(s.gone, id)
+		s.mu.Unlock()
 	}
 	return nil
 }

@@ -51,6 +51,7 @@ type Options struct {
 
 // Store keeps snapshots. See the package's comment.
 type Store struct {
+	Moving
 	opts    Options
 	log     *slog.Logger
 	lock    *os.File
@@ -143,6 +144,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 		claims: map[string]int64{},
 		gone:   map[carrel.SnapshotID]bool{},
 	}
+	s.Moving = Moving{s}
 	s.check = newPackCheck(opts.Blobs, s.wakePacker)
 	for _, d := range []string{"", dirDrafts, dirHot, dirPacked, dirDeleted, dirIndex, dirTrash,
 		dirAgain} {
