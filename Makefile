@@ -189,11 +189,11 @@ dist: build bin/nfpm bin/cyclonedx-gomod
 	$(GO) run ./internal/tools/dist -o bin/dist -version $(DIST_VERSION) $(DIST)
 
 # What is released for this machine, and a release to upgrade from, are installed, run, upgraded and removed in
-# bare roots and on a machine that systemd boots.
+# bare roots and on a machine that systemd boots. Both are made at once: linking and compressing use one processor each.
 packages: build bin/nfpm bin/cyclonedx-gomod
 	@internal/tools/need.sh mmdebstrap curl
-	$(GO) run ./internal/tools/dist -o bin/dist-before -version 0.0.1 -platforms linux/$$($(GO) env GOARCH)
-	$(GO) run ./internal/tools/dist -o bin/dist -version $(DIST_VERSION) -platforms linux/$$($(GO) env GOARCH)
+	$(GO) run ./internal/tools/dist -o bin/dist-before -version 0.0.1 -platforms linux/$$($(GO) env GOARCH) -lean & \
+	$(GO) run ./internal/tools/dist -o bin/dist -version $(DIST_VERSION) -platforms linux/$$($(GO) env GOARCH); made=$$?; wait $$! && exit $$made
 	$(GOTEST) -timeout 20m ./test/install
 
 # The simulated machine for browsers, beside its page.

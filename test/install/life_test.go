@@ -18,6 +18,7 @@ const (
 // TestDebianOnSystemd is the life of an installation on a machine that systemd boots: installed,
 // used, upgraded under running sandboxes, crashed, shut down and booted again, removed, and purged.
 func TestDebianOnSystemd(t *testing.T) {
+	t.Parallel() // with TestRPM: both wait for their machines
 	root := newRoot(t)
 	before, now := theRelease(t, "dist-before"), theRelease(t, "dist")
 	m := boot(t, root)
@@ -90,6 +91,7 @@ func TestDebianOnSystemd(t *testing.T) {
 // TestRPM installs, checks, upgrades and erases the package with rpm itself. If systemd does not
 // run, the test starts a daemon by hand.
 func TestRPM(t *testing.T) {
+	t.Parallel()
 	root := newRoot(t)
 	before, now := theRelease(t, "dist-before"), theRelease(t, "dist")
 	m := start(t, root, "sleep", "infinity")

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,14 +34,14 @@ var debian = sync.OnceValues(func() (string, error) {
 // TestMain removes the files of the tests.
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if dir, err := debian(); made && err == nil {
+	if dir, err := debian(); made.Load() && err == nil {
 		_ = os.RemoveAll(dir)
 	}
 	os.Exit(code)
 }
 
 // made is true once a test has called debian.
-var made bool
+var made atomic.Bool
 
 // newRoot returns a minimal Debian for one test, with a script to enter it.
 func newRoot(t *testing.T) string {
@@ -48,7 +49,7 @@ func newRoot(t *testing.T) string {
 	needRoot(t)
 	_, err := exec.LookPath("unshare")
 	testenv.Need(t, "namespaces", err)
-	made = true
+	made.Store(true)
 	base, err := debian()
 	if err != nil {
 		t.Fatal(err)

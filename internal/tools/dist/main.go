@@ -1,7 +1,7 @@
 // Dist makes all files of a release: programs for each system, archives, packages for Debian and
 // for RPM's systems, an image, bills of materials and checksums.
 //
-//	dist -o DIR -version 1.2.3 [-platforms linux/amd64,...] [-epoch SECONDS]
+//	dist -o DIR -version 1.2.3 [-platforms linux/amd64,...] [-epoch SECONDS] [-lean]
 //
 // Run it in the repository's root, after "make build": it puts the interpreters and notices from
 // there into the programs. The same commit gives the same bytes: all times are the commit's.
@@ -43,6 +43,7 @@ type release struct {
 	work    string // where everything else goes
 	version string
 	when    time.Time // of every file that is made
+	lean    bool      // no bill of materials and no image
 	made    []string  // names in out that need checksums
 }
 
@@ -54,6 +55,7 @@ func main() {
 	flag.StringVar(&r.version, "version", "", "version of the release, such as 1.2.3")
 	chosen := flag.String("platforms", "", "only these, such as linux/amd64 (default: all)")
 	epoch := flag.String("epoch", "", "seconds since 1970 that all files are dated with (default: the commit's)")
+	flag.BoolVar(&r.lean, "lean", false, "only archives and packages: no bill of materials and no image")
 	flag.Parse()
 	if err := r.run(ctx, *chosen, *epoch); err != nil {
 		fmt.Fprintln(os.Stderr, "dist:", err)
@@ -107,8 +109,10 @@ func (r *release) makePlatform(ctx context.Context, p platform) error {
 	if err != nil {
 		return err
 	}
-	if err := r.writeSBOM(ctx, p, program); err != nil {
-		return err
+	if !r.lean {
+		if err := r.writeSBOM(ctx, p, program); err != nil {
+			return err
+		}
 	}
 	if err := r.archive(p, program); err != nil {
 		return err
@@ -120,6 +124,9 @@ func (r *release) makePlatform(ctx context.Context, p platform) error {
 		if err := r.writePackage(ctx, kind, p, program); err != nil {
 			return fmt.Errorf("%s: %w", kind, err)
 		}
+	}
+	if r.lean {
+		return nil
 	}
 	return r.image(p, program)
 }
