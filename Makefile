@@ -48,8 +48,9 @@ CROSS       := $(GO) build -gcflags 'all=-N -l' -ldflags '-s -w' -o /dev/null
 # the race detector, which needs cgo: a wall's process starts the test's own binary
 # again in an empty root, where no loader is. Nor are the language interpreters: their work is in machine code of their own.
 # All the others run with it. Both in their short form: the whole of them is part of test-all.
-REAL        := . ./internal/driver/gvisor ./test/engine ./test/crash ./test/fulldisk ./test/upgrade ./test/rootless ./test/time ./internal/daemon ./test/script ./internal/driver/ns ./internal/run/tier ./test/box ./test/embedded ./test/escape ./test/net \
-	./test/chaos ./test/build ./test/builtin ./test/datadir ./test/registry ./local ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./test/metrics ./internal/linux/cell ./internal/tools ./internal/tools/licenses
+# Those that take longest come first, and three run at once: their tests mostly wait.
+REAL        := ./test/box ./internal/driver/gvisor ./test/build ./test/net ./test/crash ./test/fulldisk ./test/time ./test/script ./test/datadir ./test/escape ./internal/driver/ns ./internal/run/tier \
+	. ./test/engine ./test/upgrade ./test/rootless ./internal/daemon ./test/embedded ./test/chaos ./test/builtin ./test/registry ./local ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./test/metrics ./internal/linux/cell ./internal/tools ./internal/tools/licenses
 PLAIN        = $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|shell/test|shell/internal)(/|$$)' | grep -vE 'carrel-dev/carrel(/bench.*)?$$' | grep -vE '/(internal/box$$|shell/codemode|shell/tools/(script|sqlite|git|data))')
 
 .PHONY: microvm metrics postgres frameworks test-matrix chaos kernels play dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim
@@ -258,7 +259,7 @@ unit: $(GUEST_IMAGE) $(BOX_STAGE) $(PYTHON) $(QUICKJS) $(NOTICES) bin/s3server b
 	CGO_ENABLED=1 $(GOTEST) -race -short -timeout 15m $(PLAIN)
 
 real: build bin/s3server need-sdk
-	$(GOTEST) -p 2 -short -timeout 20m $(REAL)
+	$(GOTEST) -p 3 -short -timeout 20m $(REAL)
 
 # The simulated machine against real bash and GNU's programs, in a page, and under WASI.
 sim: need-sim play $(PYTHON)
