@@ -14,6 +14,7 @@ import (
 // TestDeletedSnapshotsAreCollected pauses sandboxes of every tier with content that nothing else
 // has, and kills them. The content leaves the disk without being asked.
 func TestDeletedSnapshotsAreCollected(t *testing.T) {
+	t.Parallel() // it mostly waits, as the others do that say so
 	d := daemontest.StartOn(t, t.TempDir(), miniroot.Archive(t))
 	svc := connect(t, d)
 	ctx := t.Context()

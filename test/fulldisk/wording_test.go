@@ -17,6 +17,7 @@ import (
 // TestStartSaysWhy starts a daemon on a directory with a fault. It must name the true cause, give a
 // hint, and change nothing: without the fault it starts as before.
 func TestStartSaysWhy(t *testing.T) {
+	t.Parallel()
 	d := daemontest.StartOn(t, t.TempDir(), miniroot.Archive(t))
 	for name, c := range map[string]struct {
 		fault func(t *testing.T) (undo func())
@@ -112,6 +113,7 @@ func readOnly(t *testing.T, dir string) (undo func()) {
 // TestOutOfMemoryIsSaid runs a command that takes all memory of its sandbox. The command's error
 // says so.
 func TestOutOfMemoryIsSaid(t *testing.T) {
+	t.Parallel()
 	d := daemontest.StartOn(t, t.TempDir(), miniroot.Archive(t))
 	svc := connect(t, d)
 	for _, tier := range []carrel.Tier{carrel.GVisor, carrel.NS} {

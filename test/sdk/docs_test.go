@@ -60,6 +60,9 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := &docs{t: t, work: work, unused: map[string]bool{}}
+	if testing.Short() { // they copy the whole base twice
+		aside["carrel backup"], aside["carrel restore"] = "test/time does both", "the same"
+	}
 	for line := range aside {
 		d.unused[line] = true
 	}

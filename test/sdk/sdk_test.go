@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,9 +27,13 @@ type suite struct {
 }
 
 func suites() []suite {
+	older := nodeTests("*")
+	if testing.Short() { // the newest has all
+		older = nodeTests("commands", "files", "life")
+	}
 	return []suite{
 		{"npm-newest", "node", nodeTests("*"), []string{"SDK=e2b"}},
-		{"npm-2.45", "node", nodeTests("*"), []string{"SDK=e2b-2.45"}},
+		{"npm-2.45", "node", older, []string{"SDK=e2b-2.45"}},
 		{"python-sync", "python", pythonTests("test_sync*.py"), nil},
 		{"python-async", "python", pythonTests("test_async*.py"), nil},
 	}
@@ -102,11 +105,11 @@ func TestPlain(t *testing.T) {
 // listener inside.
 func TestSimulated(t *testing.T) {
 	d := daemontest.Start(t, "--wire-table", startOutside(t))
-	runSuites(t, []suite{
+	runSuites(t, testenv.Few(2, []suite{
 		{"npm-newest", "node", nodeTests("*"), []string{"SDK=e2b", "TEMPLATE=sim"}},
 		{"python-sync", "python", pythonTests("test_sync*.py"), []string{"TEMPLATE=sim"}},
 		{"python-async", "python", pythonTests("test_async*.py"), []string{"TEMPLATE=sim"}},
-	}, func(cmd *exec.Cmd) {
+	}...), func(cmd *exec.Cmd) {
 		cmd.Env = append(cmd.Env, "E2B_API_URL="+d.URL, "E2B_SANDBOX_URL="+d.URL, "E2B_API_KEY="+d.Key)
 	})
 }
@@ -131,8 +134,12 @@ func TestHostNames(t *testing.T) {
 	d := daemontest.Start(t, "--domain", "carrel.example.com:"+daemontest.Port, "--tls-cert", filepath.Join(dir, "cert.pem"),
 		"--tls-key", filepath.Join(dir, "key.pem"), "--wire-table", startOutside(t))
 	all := suites()
-	if testing.Short() { // one for each library that speaks HTTP; TestPlain runs the others
-		all = slices.DeleteFunc(all, func(s suite) bool { return s.name == "npm-2.45" })
+	if testing.Short() { // some tests for each library that speaks HTTP; TestPlain runs all
+		all = []suite{
+			{"npm-newest", "node", nodeTests("commands", "files", "network", "pty"), []string{"SDK=e2b"}},
+			{"python-sync", "python", pythonTests("test_sync.py"), nil},
+			{"python-async", "python", pythonTests("test_async.py"), nil},
+		}
 	}
 	runSuites(t, all, func(cmd *exec.Cmd) {
 		cmd.Env = append(cmd.Env, "E2B_DOMAIN="+d.Domain, "E2B_API_KEY="+d.Key, "NODE_EXTRA_CA_CERTS="+authority,
