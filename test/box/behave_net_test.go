@@ -127,7 +127,7 @@ func TestNetworkWithoutTUN(t *testing.T) {
 		err = errors.New("hiding /dev/net/tun takes root")
 	}
 	testenv.Need(t, "root", err)
-	both(t, func(t *testing.T, w *world) {
+	bothOr(t, "user", func(t *testing.T, w *world) {
 		w.closed = []string{"/dev/net/tun"}
 		networks(t, w)
 		// 64 MB each way, of which none may be lost.

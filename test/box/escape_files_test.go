@@ -27,7 +27,7 @@ func fileAttacks() []attack {
 		{name: "read secrets", program: "read", prepare: homeSecrets},
 		{name: "read a denied file", program: "read", prepare: deniedPaths, flags: []string{"--no-read", "{home}/denied", "--no-read", "{project}/private.txt", "--no-read", "*.pem"}},
 		{name: "read other homes", program: "read", only: "root", prepare: otherHome},
-		{name: "read .env in a big tree", program: "read", prepare: bigTree},
+		{name: "read .env in a big tree", program: "read", prepare: bigTree, long: true}, // TestSecretsAtRest has one
 		{name: "read secrets of odd names", program: "read", prepare: oddNames, flags: []string{"--no-read", "**/secret*"}},
 		{name: "write outside", program: "write"},
 		{name: "leave the working directory", program: "dotdot"},
