@@ -123,7 +123,11 @@ func withoutIPython(t testing.TB) kernel.Finder {
 	}
 	dir := t.TempDir()
 	script := "#!/bin/sh\nexec " + exe + " -I -S \"$@\"\n"
-	if err := os.WriteFile(filepath.Join(dir, "python3"), []byte(script), 0o700); err != nil {
+	// Other tests start programs meanwhile. A child that inherited the open file would keep it busy.
+	syscall.ForkLock.RLock()
+	err = os.WriteFile(filepath.Join(dir, "python3"), []byte(script), 0o700)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	return kernel.Finder{Path: dir}
