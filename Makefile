@@ -256,7 +256,7 @@ cross-build: $(GUEST_IMAGE) $(BOX_STAGE)
 	GOARCH=arm64 $(CROSS) ./cmd/carrel
 
 unit: $(GUEST_IMAGE) $(BOX_STAGE) $(PYTHON) $(QUICKJS) $(NOTICES) bin/s3server bin/pebble
-	CGO_ENABLED=1 $(GOTEST) -race -short -timeout 15m $(PLAIN)
+	CGO_ENABLED=1 $(GOTEST) -p 3 -race -short -timeout 15m $(PLAIN)
 
 real: build bin/s3server need-sdk
 	$(GOTEST) -p 3 -short -timeout 20m $(REAL)
