@@ -155,7 +155,9 @@ func (s *suite) testDestroy(t *testing.T) {
 			wg.Go(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 				defer cancel()
-				_, _, _ = b.exec(ctx, "while true; do echo x; done > /dev/null & sleep 10")
+				// It ends by itself after some seconds: where no wall holds a sandbox's processes
+				// together, one that starts during the destroy may outlive it.
+				_, _, _ = b.exec(ctx, "i=0; while [ $i -lt 5000000 ]; do echo x; i=$((i+1)); done > /dev/null & sleep 10")
 			})
 		}
 		time.Sleep(100 * time.Millisecond)
