@@ -89,7 +89,7 @@ func load(tb testing.TB, path string) (sandboxes, snapshots int) {
 func TestMany(t *testing.T) {
 	n := 10_000
 	if testing.Short() {
-		n = 1000
+		n = 300
 	}
 	if sandboxes, snapshots := load(t, fill(t, n)); sandboxes != n || snapshots != 2*n {
 		t.Errorf("%d sandboxes and %d snapshots of %d", sandboxes, snapshots, n)
