@@ -27,7 +27,7 @@ test('special characters survive', async () => {
 
 test('output streams while the command runs', async () => {
   const seen = []
-  await sandbox.commands.run('for i in 1 2 3; do echo $i; sleep 0.3; done', {
+  await sandbox.commands.run('for i in 1 2 3; do echo $i; sleep 1; done', {
     onStdout: (s) => { seen.push([s, Date.now()]) },
   })
   assert.equal(seen.map(([s]) => s).join(''), '1\n2\n3\n')
