@@ -49,7 +49,7 @@ CROSS       := $(GO) build -gcflags 'all=-N -l' -ldflags '-s -w' -o /dev/null
 # again in an empty root, where no loader is. Nor are the language interpreters: their work is in machine code of their own.
 # All the others run with it. Both in their short form: the whole of them is part of test-all.
 # Those that take longest come first, and three run at once: their tests mostly wait.
-REAL        := ./test/box ./internal/driver/gvisor ./test/build ./test/net ./test/crash ./test/fulldisk ./test/time ./test/script ./test/datadir ./test/escape ./internal/driver/ns ./internal/run/tier \
+REAL        := ./test/box ./internal/driver/gvisor ./test/build ./test/net ./test/crash ./test/fulldisk ./test/time ./test/move ./test/script ./test/datadir ./test/escape ./internal/driver/ns ./internal/run/tier \
 	. ./test/engine ./test/upgrade ./test/rootless ./internal/daemon ./test/embedded ./test/chaos ./test/builtin ./test/registry ./local ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./test/metrics ./internal/linux/cell ./internal/tools ./internal/tools/licenses
 PLAIN        = $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|shell/test|shell/internal)(/|$$)' | grep -vE 'carrel-dev/carrel(/bench.*)?$$' | grep -vE '/(internal/box$$|shell/codemode|shell/tools/(script|sqlite|git|data))')
 

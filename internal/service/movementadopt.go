@@ -165,6 +165,7 @@ func (m *Movement) adopt(ctx context.Context, mv snapshot.Mover, p carrel.Passpo
 	if err := m.canRestore(ctx, drv, man.Info); err != nil {
 		return carrel.Sandbox{}, err
 	}
+	mv.Fetch(p.Snapshot) // it is adopted to be resumed
 	kept := st.Snapshots[:1:1]
 	for _, sn := range st.Snapshots[1:] {
 		if _, err := m.holdSnapshot(ctx, mv, &undo, sn); carrel.KindOf(err) == carrel.NotFound {

@@ -116,7 +116,10 @@ type Mover interface {
 	// manifest only. Errors: NotFound, Invalid, Unavailable, also while another machine just deletes
 	// it, and Conflict while a deletion here is not finished.
 	Hold(ctx context.Context, id carrel.SnapshotID) (Manifest, error)
-	// Disown ends that. A later Delete on this machine removes only what is here. The content stays
+	// Fetch begins to fetch the content of a snapshot of this machine, so that the next Open need not
+	// wait for all of it. It returns at once, and does nothing while the store fetches others.
+	Fetch(id carrel.SnapshotID)
+	// Disown ends that hold. A later Delete on this machine removes only what is here. The content stays
 	// in the shared store, also if no machine holds it yet. A snapshot that is not packed is not
 	// changed: no other machine can have it. Idempotent.
 	Disown(ctx context.Context, id carrel.SnapshotID) error

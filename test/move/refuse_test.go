@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // forge changes a passport and gives it a fresh sum, as somebody would who knows how.
@@ -153,6 +154,7 @@ func TestRefused(t *testing.T) {
 // TestLastOneDeletes lets each of two nodes delete and collect, in both directions. What the other
 // one uses stays. What nobody uses goes.
 func TestLastOneDeletes(t *testing.T) {
+	testenv.Long(t, "it starts more daemons")
 	f := start(t, 2)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()

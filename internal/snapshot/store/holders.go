@@ -134,6 +134,25 @@ func (s Moving) hold(ctx context.Context, id carrel.SnapshotID) (snapshot.Manife
 	return p.Manifest, nil
 }
 
+// Fetch implements [snapshot.Mover].
+func (s Moving) Fetch(id carrel.SnapshotID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[id]
+	if s.closed || e == nil || e.deleted || e.hot {
+		return
+	}
+	running := 0
+	for _, other := range s.entries {
+		if other.fill != nil {
+			running++
+		}
+	}
+	if running < s.opts.Workers { // else many moves at once would fill the disk before anybody asks
+		s.startFill(id, e)
+	}
+}
+
 // forgetDeletion prepares the return of a snapshot that was deleted or released here. Error:
 // Conflict while its files are still in use.
 func (s Moving) forgetDeletion(id carrel.SnapshotID) error {
