@@ -214,7 +214,7 @@ func (m *Movement) publishImages(ctx context.Context, mv snapshot.Mover, st *mov
 	images := []carrel.MovedImage{}
 	done := map[string]bool{}
 	put := func(rec state.Record, user carrel.SnapshotID) error {
-		for _, name := range []string{rec.Root, rec.Guest} {
+		for _, name := range []string{rec.Root, guestOf(rec)} {
 			path, err := m.imagePath(rec, name)
 			if name == "" || err != nil {
 				return err
@@ -246,6 +246,15 @@ func (m *Movement) publishImages(ctx context.Context, mv snapshot.Mover, st *mov
 	}
 	st.Snapshots = kept
 	return images, put(st.Record, st.Record.Paused)
+}
+
+// guestOf is the name of the guest's image that a record needs; "" for none. A service without a
+// guest's image, as of simulated sandboxes alone, writes the name of no file.
+func guestOf(rec state.Record) string {
+	if rec.Guest == "." {
+		return ""
+	}
+	return rec.Guest
 }
 
 // errImageMissing is the error for an image that a record names and this machine does not have.

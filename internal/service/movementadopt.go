@@ -360,7 +360,7 @@ func (m *Movement) fetchImages(ctx context.Context, mv snapshot.Mover, p carrel.
 			}
 			names[rec.Root] = name
 		}
-		if err := m.fetchGuest(ctx, mv, rec.Guest, by); err != nil {
+		if err := m.fetchGuest(ctx, mv, guestOf(rec), by); err != nil {
 			return nil, err
 		}
 	}
