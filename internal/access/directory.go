@@ -63,6 +63,7 @@ type Directory struct {
 	mu       sync.Mutex
 	projects map[string]state.ProjectRecord
 	keys     map[string]*liveKey // by ID
+	shared   bool                // other programs use the same records
 	roll     *roll
 }
 
@@ -145,6 +146,9 @@ func (d *Directory) Close() error {
 func (d *Directory) save(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.shared {
+		return nil
+	}
 	var c state.Change
 	old := time.Now().Add(-keepDead)
 	for id, live := range d.keys {
@@ -171,6 +175,12 @@ func (d *Directory) applyLocked(ctx context.Context, c state.Change) error {
 	if err := d.records.Apply(ctx, c); err != nil {
 		return err
 	}
+	d.takeLocked(c)
+	return nil
+}
+
+// takeLocked makes a change effective that is durable.
+func (d *Directory) takeLocked(c state.Change) {
 	for _, p := range c.PutProjects {
 		d.projects[p.Project.Name] = p
 	}
@@ -190,7 +200,6 @@ func (d *Directory) applyLocked(ctx context.Context, c state.Change) error {
 	}
 	d.applyPeopleLocked(c)
 	d.reindexLocked()
-	return nil
 }
 
 // reindexLocked makes the index anew. Secrets that end are cut, and those that stay keep their

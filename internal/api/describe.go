@@ -125,7 +125,7 @@ func operations() map[string]openapi.Operation {
 	all := map[string]openapi.Operation{}
 	for _, part := range []map[string]openapi.Operation{
 		e2bOperations, e2bOtherOperations, sandboxOperations, momentOperations, templateOperations,
-		buildOperations, catalogOperations, secretOperations, webhookOperations, inboxOperations,
+		buildOperations, catalogOperations, secretOperations, webhookOperations, inboxOperations, nodeOperations,
 		movementOperations,
 		peopleOperations, personOperations, allowanceOperations, e2bKeyOperations,
 		daemonOperations, openOperations,

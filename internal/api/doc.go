@@ -126,6 +126,10 @@
 //	GET    /carrel/v1/webhooks/{webhook}   PATCH body: carrel.WebhookUpdate, DELETE
 //	GET    /carrel/v1/webhooks/{webhook}/deliveries?state&limit  a list of carrel.Delivery; POST …/replay body: carrel.ReplayOptions
 //	GET    /carrel/v1/inbox?project&sandbox&wait&revision        the connections that wait for a person: a carrel.InboxList; wait in seconds
+//	GET    /carrel/v1/nodes                                      the nodes of a fleet, from its front: {nodes: [carrel.Node]}
+//	POST   /carrel/v1/nodes/{node}/drain                         move its sandboxes away → carrel.Drained
+//	DELETE /carrel/v1/nodes/{node}/drain                         let it get new ones again → 204
+//	DELETE /carrel/v1/nodes/{node}?force                         forget it → 204
 //	POST   /carrel/v1/inbox/{question}                           body: carrel.Answer → carrel.Question
 //	POST   /carrel/v1/movement/sandboxes/{id}/passport           {id} is a paused sandbox or a snapshot → carrel.Passport, with every secret
 //	POST   /carrel/v1/movement/sandboxes                         body: carrel.Passport → the sandbox, paused here; DELETE …/sandboxes/{id} releases it

@@ -43,6 +43,8 @@ type Options struct {
 	Webhooks carrel.Webhooks
 	// Inbox has the connections that wait for a person; nil is none.
 	Inbox carrel.Inbox
+	// Nodes are the machines of a fleet; nil is none.
+	Nodes carrel.Nodes
 	// Movement moves sandboxes to other machines; nil moves none.
 	Movement carrel.Movement
 	// Trails is the audit trail; nil is none.
@@ -121,6 +123,9 @@ func New(opts Options) *Server {
 	}
 	if opts.Webhooks == nil {
 		opts.Webhooks = carrel.NoWebhooks{}
+	}
+	if opts.Nodes == nil {
+		opts.Nodes = carrel.NoNodes{}
 	}
 	if opts.Inbox == nil {
 		opts.Inbox = carrel.NoInbox{}
@@ -210,6 +215,7 @@ func (s *Server) routes() {
 	teamRoutes{s}.add()
 	webhookRoutes{s}.add()
 	inboxRoutes{s}.add()
+	nodeRoutes{s}.add()
 	movementRoutes{s}.add()
 	peopleRoutes{s}.add()
 	personRoutes{s}.add()

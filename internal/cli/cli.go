@@ -88,7 +88,7 @@ func (a *app) root() *cobra.Command {
 		a.diffCommand(), a.lifecycleCommand(), a.networkCommand(), a.killCommand(), processCommands{a}.psCommand(), processCommands{a}.attachCommand(), a.copyCommand(), a.logsCommand(), a.auditCommand(), a.metricsCommand(), topCommands{a}.topCommand(), a.traceCommand(), a.usageCommand(), a.poolCommand(), fsckCommands{a}.fsckCommand(), a.doctorCommand(),
 		templateCommands{a}.templateCommand(), buildCommands{a}.buildCommand(), a.portForwardCommand(),
 		urlCommand(a), sshCommands{a}.sshCommand(), sshCommands{a}.sshProxyCommand(),
-		sshCommands{a}.sshKeyCommand(), a.caCommand(), secretCommands{a}.secretCommand(), webhookCommands{a}.webhookCommand(), inboxCommands{a}.inboxCommand(),
+		sshCommands{a}.sshKeyCommand(), a.caCommand(), secretCommands{a}.secretCommand(), webhookCommands{a}.webhookCommand(), inboxCommands{a}.inboxCommand(), nodeCommands{a}.nodeCommand(), a.frontCommand(),
 		personCommands{a}.personCommand(), personCommands{a}.memberCommand(), personCommands{a}.orgCommand(), personCommands{a}.whoAmICommand(), loginCommands{a}.loginCommand(), loginCommands{a}.logoutCommand(),
 		peopleCommands{a}.keyCommand(), peopleCommands{a}.projectCommand(), allowanceCommands{a}.quotaCommand(), allowanceCommands{a}.ceilingCommand(), allowanceCommands{a}.budgetCommand(),
 		policyCommands{a}.policyCommand(), a.benchCommand(), openapiCommand(a), a.licensesCommand(),

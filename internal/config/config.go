@@ -118,6 +118,9 @@ type Config struct {
 	// Ingress has the settings for traffic in.
 	Ingress Ingress
 
+	// Fleet makes the daemon a node of a fleet.
+	Fleet Fleet
+
 	// MetricsListen is the address where metrics need no key; "" is none.
 	MetricsListen string
 
@@ -150,6 +153,7 @@ func Default() Config {
 		Registries:            Registries{LayerCache: 4 << 30},
 		Wire:                  defaultWire,
 		Trail:                 defaultTrail,
+		Fleet:                 defaultFleet,
 		SignIn:                defaultSignIn,
 		LogFormat:             "text",
 		LogLevel:              "info",

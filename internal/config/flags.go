@@ -51,6 +51,7 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	c.wireFlags(f)
 	c.trailFlags(f)
 	c.signInFlags(f)
+	c.fleetFlags(f)
 }
 
 // ingressFlags adds the flags for traffic in.

@@ -15,7 +15,7 @@ import (
 // Validate checks every field. The error names the first bad one; its Kind is Invalid.
 func (c Config) Validate() error {
 	for _, check := range []func() error{c.checkNetwork, c.checkDirs, c.checkSandboxes, c.checkTimes,
-		c.checkSnapshots, c.checkWarm, c.checkWire, c.checkTrail, c.checkSignIn, c.checkRegistries, c.checkIngress, c.checkLog} {
+		c.checkSnapshots, c.checkWarm, c.checkWire, c.checkTrail, c.checkSignIn, c.checkFleet, c.checkRegistries, c.checkIngress, c.checkLog} {
 		if err := check(); err != nil {
 			return err
 		}

@@ -20,11 +20,13 @@ import (
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/config"
 	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/fleet/member"
 	"github.com/carrel-dev/carrel/internal/gateway"
 	"github.com/carrel-dev/carrel/internal/identity"
 	"github.com/carrel-dev/carrel/internal/reexec"
 	"github.com/carrel-dev/carrel/internal/request"
 	"github.com/carrel-dev/carrel/internal/reserve"
+	"github.com/carrel-dev/carrel/internal/service"
 	"github.com/carrel-dev/carrel/internal/signin"
 	"github.com/carrel-dev/carrel/internal/sshdoor"
 	"github.com/carrel-dev/carrel/internal/trace"
@@ -81,7 +83,11 @@ type Daemon struct {
 	sshDoor     *sshdoor.Door // nil unless SSH is served
 	sshListener net.Listener
 	own         ownPorts
-	given       given // by a supervisor
+
+	member        *member.Member // nil unless the daemon is a node of a fleet
+	tether        *service.Tether
+	fleetListener net.Listener
+	given         given // by a supervisor
 
 	ready    atomic.Bool
 	stopping chan struct{} // closed when streams should end
@@ -159,6 +165,9 @@ func New(ctx context.Context, cfg config.Config, opts Options) (_ *Daemon, err e
 		return nil, err
 	}
 	if err := d.openService(ctx, opts); err != nil {
+		return nil, err
+	}
+	if err := d.openFleet(); err != nil {
 		return nil, err
 	}
 	if err := d.openSSH(); err != nil {
@@ -276,6 +285,7 @@ func (d *Daemon) openDoors() {
 		Teams:    access.Counts{Service: d.parts.Access},
 		Webhooks: d.parts.Webhooks,
 		Inbox:    d.parts.Inbox,
+		Nodes:    access.Nodes{Service: d.parts.Access, Core: carrel.NoNodes{}},
 		Movement: d.parts.Movement,
 		Trails:   d.parts.Trails(), Journal: d.parts.Journal(),
 		Metrics: d.figures.all.Handler(), Served: d.figures.api.Served, Traces: d.traces,
@@ -311,6 +321,9 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	}
 	if d.sshDoor != nil {
 		wg.Go(func() { d.serveSSH(ctx) })
+	}
+	if d.member != nil {
+		wg.Go(func() { d.runFleet(ctx) })
 	}
 	wg.Go(func() { d.parts.Tend(ctx) })
 	wg.Go(func() { d.tendReserve(ctx) })

@@ -29,6 +29,9 @@ const (
 
 // newServer returns the HTTP server of both doors. It speaks HTTP/1.1 and HTTP/2. HTTP/2 also works
 // without TLS, for clients that begin with it.
+// NewServer is the server of a daemon or a front: h behind the checks and bounds that every door has.
+func NewServer(h http.Handler, logger *slog.Logger) *http.Server { return newServer(h, logger) }
+
 func newServer(h http.Handler, logger *slog.Logger) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)

@@ -81,6 +81,8 @@ var (
 		"POST /carrel/v1/movement/sandboxes/{id}/passport": machine, "POST /carrel/v1/movement/sandboxes": machine,
 		"DELETE /carrel/v1/movement/sandboxes/{id}":          machine,
 		"POST /carrel/v1/movement/templates/{name}/passport": machine, "POST /carrel/v1/movement/templates": machine,
+		"GET /carrel/v1/nodes": machine, "POST /carrel/v1/nodes/{node}/drain": machine,
+		"DELETE /carrel/v1/nodes/{node}/drain": machine, "DELETE /carrel/v1/nodes/{node}": machine,
 		"GET /carrel/v1/admission": machine, "GET /carrel/v1/metrics": machine,
 		"GET /metrics":                         machine,
 		"GET /carrel/v1/debug/pprof/{profile}": machine, "GET /carrel/v1/snapshot-store": machine,

@@ -88,6 +88,10 @@ var recorded = []struct {
 	{"PATCH /events/webhooks/{webhook}", "/events/webhooks/{hook}", `{"enabled":true}`, 200},
 	{"DELETE /events/webhooks/{webhook}", "/events/webhooks/00000000-0000-8000-8000-000000000000", "", 404},
 	{"GET /carrel/v1/lifecycle-events", "/carrel/v1/lifecycle-events?sandbox={box}", "", 200},
+	{"GET /carrel/v1/nodes", "/carrel/v1/nodes", "", 501},
+	{"POST /carrel/v1/nodes/{node}/drain", "/carrel/v1/nodes/n/drain", "", 501},
+	{"DELETE /carrel/v1/nodes/{node}/drain", "/carrel/v1/nodes/n/drain", "", 501},
+	{"DELETE /carrel/v1/nodes/{node}", "/carrel/v1/nodes/n", "", 501},
 	{"GET /carrel/v1/inbox", "/carrel/v1/inbox?sandbox={box}", "", 200},
 	{"POST /carrel/v1/inbox/{question}", "/carrel/v1/inbox/q0123456789abcdef0123456789abcdef", `{"answer":"allow"}`, 404},
 	{"GET /carrel/v1/webhooks", "/carrel/v1/webhooks", "", 200},
@@ -302,7 +306,7 @@ func TestDocumentIsTrue(t *testing.T) {
 // administrators reports whether a path is for administrators, who act for no project there.
 func administrators(path string) bool {
 	return path == "/metrics" || slices.ContainsFunc([]string{"/doctor", "/pool", "/admission", "/v1/metrics", "/pprof", "/snapshot-store", "/rekey", "/unclaimed", "/v1/projects",
-		"/v1/people", "/v1/members", "/v1/organisations", "/v1/quota", "/v1/ceiling", "/v1/budgets", "/trail/verify"},
+		"/v1/people", "/v1/members", "/v1/organisations", "/v1/quota", "/v1/ceiling", "/v1/budgets", "/trail/verify", "/v1/nodes"},
 		func(part string) bool { return strings.Contains(path, part) })
 }
 

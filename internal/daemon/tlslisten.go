@@ -27,6 +27,9 @@ type tlsListener struct {
 	wg    sync.WaitGroup
 }
 
+// NewTLSListener is a listener of TLS connections whose handshakes delay nobody.
+func NewTLSListener(l net.Listener, cfg *tls.Config) net.Listener { return newTLSListener(l, cfg) }
+
 // newTLSListener starts to accept. Close ends that, and the handshakes under way.
 func newTLSListener(l net.Listener, cfg *tls.Config) net.Listener {
 	cfg = cfg.Clone()

@@ -166,6 +166,12 @@ func (d *Directory) crowd(node, project string) (all, own int) {
 	return d.counts[node], d.crowds[[2]string{node, project}]
 }
 
+// Node returns the node that a sandbox is on, as far as the engine has heard.
+func (d *Directory) Node(id carrel.ID) (name string, ok bool) {
+	at, ok := d.find(id)
+	return at.node, ok
+}
+
 // Len is how many living sandboxes the directory knows.
 func (d *Directory) Len() int {
 	d.mu.Lock()

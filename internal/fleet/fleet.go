@@ -94,6 +94,8 @@ const (
 	Running State = "running"
 	Paused  State = "paused" // and published: its passport is with the home
 	Lost    State = "lost"   // it ran when its node's lease expired
+	Moving  State = "moving" // its new node has not taken it over yet
+	Ended   State = "ended"  // a caller ended it while its node was away
 )
 
 // Home is where a sandbox lives.
@@ -101,7 +103,8 @@ type Home struct {
 	Sandbox carrel.ID
 	Project string
 	Node    string
-	// Token is the number of this stay; higher than those of all earlier ones.
+	// Token is the number of this stay; higher than those of all earlier ones. A stay begins with a
+	// claim, a move, and each time that the sandbox begins to run.
 	Token int64
 	State State
 	// Passport is what another node needs to make the sandbox its own: of the pause, or of the last
@@ -128,14 +131,23 @@ type Member struct {
 // Authority is the fleet's certificate authority: a certificate and its key, in PEM.
 type Authority struct{ Cert, Key []byte }
 
+// SealedSecret is a secret of a project that only fronts can open.
+type SealedSecret struct {
+	Project, Name string
+	Sealed        []byte
+}
+
 // Registry keeps the nodes and homes of one fleet. It is safe for concurrent use by several fronts.
 // Package state/postgres has the only lasting one. Errors: those below, and Unavailable.
 type Registry interface {
 	// Authority returns the fleet's authority. The first caller's is kept.
 	Authority(ctx context.Context, first Authority) (Authority, error)
 
-	// Enroll makes a node a member for a time, as a new start of it. Errors: Conflict ([ErrHeld])
-	// when the name belongs to another public key.
+	// Admit gives a name to the machine with a public key. Error: Conflict ([ErrHeld]) when the name
+	// belongs to another key.
+	Admit(ctx context.Context, name string, public []byte) error
+	// Enroll makes a node a member for a time, as a new start of it. Errors: NotFound when the name
+	// is no node's (any more), Conflict ([ErrHeld]) when it belongs to another public key.
 	Enroll(ctx context.Context, n Node, lease time.Duration) (Node, error)
 	// Renew lets a membership end lease from now. Error: Conflict ([ErrFenced]).
 	Renew(ctx context.Context, m Member, lease time.Duration) (Node, error)
@@ -149,13 +161,16 @@ type Registry interface {
 
 	// Claim makes members the homes of sandboxes that run or are paused on them and have no home
 	// yet. It returns the homes as they are afterwards: those on another node are not the member's.
+	// A home of the member's gets the claim's state if the claim's token is that of its stay. It
+	// loses its passport then, which is older.
 	// Error: Conflict ([ErrFenced]) when the membership has ended.
 	Claim(ctx context.Context, m Member, homes ...Home) ([]Home, error)
 	// Begin is called before a paused sandbox runs again. Error: Conflict ([ErrFenced]) when the
 	// membership has ended or expired, or the home is another node's.
 	Begin(ctx context.Context, m Member, id carrel.ID) (Home, error)
-	// Publish keeps a sandbox's passport. paused says that it does not run. Error: as Begin's.
-	Publish(ctx context.Context, m Member, id carrel.ID, passport []byte, paused bool) error
+	// Publish keeps a sandbox's passport of this stay. paused says that it does not run. Error: as
+	// Begin's; also when the stay has ended, because the passport is older then.
+	Publish(ctx context.Context, m Member, id carrel.ID, stay int64, passport []byte, paused bool) error
 	// End forgets the homes of sandboxes that are gone. Those on other nodes stay.
 	End(ctx context.Context, m Member, ids ...carrel.ID) error
 
@@ -163,10 +178,20 @@ type Registry interface {
 	Home(ctx context.Context, id carrel.ID) (Home, error)
 	// Homes returns the homes on a node by sandbox, without passports.
 	Homes(ctx context.Context, node string) ([]Home, error)
-	// Move makes another node the home, paused. stay is the home's token that the caller knows. The
-	// home needs a passport. Its node's lease must have expired, or the sandbox must be paused.
+	// Move makes another node the home, in the state [Moving]. stay is the home's token that the
+	// caller knows. The home needs a passport. Its node's lease must have expired, or the sandbox must
+	// be paused, or on its way to a node.
 	// Errors: NotFound, Conflict ([ErrFenced] when another caller was first, [ErrHeld]).
 	Move(ctx context.Context, id carrel.ID, stay int64, to Member) (Home, error)
+	// Arrive ends a move: the new node has taken the sandbox over, paused.
+	Arrive(ctx context.Context, id carrel.ID, stay int64) error
+	// Kill marks a sandbox as ended whose node is away. The node ends it when it is back. Errors:
+	// NotFound, Conflict ([ErrHeld] while the node's lease has not expired, [ErrFenced]).
+	Kill(ctx context.Context, id carrel.ID, stay int64) error
+	// PutSecret keeps a sealed secret of a project, DropSecret forgets it, and Secrets returns all.
+	PutSecret(ctx context.Context, s SealedSecret) error
+	DropSecret(ctx context.Context, project, name string) error
+	Secrets(ctx context.Context) ([]SealedSecret, error)
 	// Lose marks the homes whose sandbox ran on a node whose lease has expired, and returns those
 	// that were not marked yet, without passports.
 	Lose(ctx context.Context) ([]Home, error)

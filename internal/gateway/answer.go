@@ -24,10 +24,23 @@ type answer struct {
 	Code      int    `json:"code"`
 
 	title string // of the page, if not the message
+	gone  bool   // there is no such sandbox here
+}
+
+// HeaderRefused says in the gateway's own answers why nothing was done, for a front that can send the
+// request to another node. [RefusedGone] is: the sandbox is not here.
+const (
+	HeaderRefused = "Carrel-Refused"
+	RefusedGone   = "gone"
+)
+
+// Refuse answers a request for a sandbox in the gateway's form.
+func Refuse(w http.ResponseWriter, r *http.Request, id carrel.ID, code int, message string) {
+	(&answer{SandboxID: string(id), Message: message, Code: code}).write(w, r)
 }
 
 func notFound(t Target) *answer {
-	return &answer{SandboxID: string(t.ID), Message: "The sandbox was not found", Code: http.StatusBadGateway, title: "Sandbox Not Found"}
+	return &answer{gone: true, SandboxID: string(t.ID), Message: "The sandbox was not found", Code: http.StatusBadGateway, title: "Sandbox Not Found"}
 }
 
 func closedPort(t Target) *answer {
@@ -129,6 +142,9 @@ const drainTime = 5 * time.Second
 // write sends the answer, as JSON or as a page for people. It lets a preflight succeed, because a
 // browser shows a page nothing of a failed one. Then the page gets the answer itself.
 func (a *answer) write(w http.ResponseWriter, r *http.Request) {
+	if a.gone {
+		w.Header().Set(HeaderRefused, RefusedGone)
+	}
 	if r.ProtoMajor == 1 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTime))
 	}

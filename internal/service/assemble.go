@@ -53,6 +53,8 @@ func assemble(ctx context.Context, o *Options) *Service {
 		templates: templates, resolver: resolver, launcher: launcher, greeter: greeter, networks: networks, gates: gates, archive: archive,
 		lifecycle: lifecycle, creator: creator}
 	lifecycle.moments = moments
+	s.tether = &Tether{table: t, log: log}
+	moments.tether = s.tether
 	nursery.creator, nursery.warm = creator, pool
 	ripener.warm, ripener.goldens = pool, goldens
 	gates.open(pool)

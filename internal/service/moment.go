@@ -67,6 +67,7 @@ type moments struct {
 	archive   *archive
 	lifecycle *lifecycle
 	creator   *creator
+	tether    *Tether
 }
 
 // Snapshot implements carrel.Moments. For a paused sandbox, it returns the snapshot that the

@@ -198,6 +198,11 @@ func (m *moments) resume(ctx context.Context, b *box, o comeback) (err error) {
 	if err := b.clearLeft(ctx); err != nil {
 		return err
 	}
+	failed, err := m.tether.begin(ctx, b.id)
+	if err != nil {
+		return err
+	}
+	undo.Add(failed)
 	rec := b.record()
 	from := o.from.share()
 	if from == nil {

@@ -235,6 +235,7 @@ type Service struct {
 	lifecycle *lifecycle
 	recovery  *recovery
 	moments   *moments
+	tether    *Tether
 	archive   *archive
 	lost      *lostAndFound
 	meter     *meter

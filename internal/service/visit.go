@@ -42,6 +42,9 @@ func (m *moments) visit(ctx context.Context, id carrel.ID, request bool) (conn *
 		return nil, false, nil, err
 	}
 	for {
+		if err := m.tether.held(op, id); err != nil {
+			return nil, false, nil, err
+		}
 		b.mu.Lock()
 		st, l := b.rec.Sandbox.State, b.rec.Sandbox.Lifecycle
 		wakes := (l.AutoResume || l.Idle.After > 0) && !b.rec.Sound

@@ -31,6 +31,9 @@ const (
 		INSERT INTO events (seq, time, sandbox, body) SELECT value, $1, $2, $3 FROM next RETURNING seq`
 )
 
+// raisePeople tells other programs that there is something new in the tables of people.
+const raisePeople = `UPDATE people_version SET number = number + 1`
+
 // longest is the longest ID or name that is a key by itself. The server's indexes take 2,700 bytes.
 const longest = 1024
 
@@ -149,6 +152,9 @@ func peopleStatements(c state.Change) (list []statement, err error) {
 		put("sessions", r.ID, r.Created, r)
 	}
 	drop("sessions", c.DeleteSessions)
+	if len(list) > 0 {
+		list = append(list, statement{raisePeople, nil})
+	}
 	return list, err
 }
 

@@ -33,11 +33,11 @@ const (
 	readAuthority = `SELECT cert, key FROM authority`
 	keepAuthority = `INSERT INTO authority (cert, key) VALUES ($1, $2) ON CONFLICT DO NOTHING`
 
-	enrollNode = `INSERT INTO nodes AS n (name, token, public, expires, draining, body)
-		VALUES ($1, nextval('lease_tokens'), $3, ` + expiresIn + `, false, $4)
-		ON CONFLICT (name) DO UPDATE SET token = excluded.token, expires = excluded.expires, body = excluded.body
-		WHERE n.public = excluded.public
-		RETURNING ` + nodeFields
+	admitNode = `INSERT INTO nodes (name, token, public, expires, draining, body)
+		VALUES ($1, nextval('lease_tokens'), $2, clock_timestamp(), false, '{}') ON CONFLICT DO NOTHING`
+	publicOf   = `SELECT public FROM nodes WHERE name = $1`
+	enrollNode = `UPDATE nodes n SET token = nextval('lease_tokens'), expires = ` + expiresIn + `, body = $4
+		WHERE name = $1 AND public = $3 RETURNING ` + nodeFields
 	renewNode = `UPDATE nodes n SET expires = ` + expiresIn + ` WHERE name = $1 AND token = $3 RETURNING ` + nodeFields
 	listNodes = `SELECT ` + nodeFields + ` FROM nodes n ORDER BY name`
 	drainNode = `UPDATE nodes SET draining = $2 WHERE name = $1`
@@ -54,17 +54,20 @@ const (
 		FROM homes h LEFT JOIN nodes n ON n.name = h.node WHERE h.node = $1 ORDER BY h.sandbox`
 	claimHome = `INSERT INTO homes AS h (sandbox, project, node, token, state)
 		VALUES ($1, $2, $3, nextval('lease_tokens'), $4)
-		ON CONFLICT (sandbox) DO UPDATE SET state = excluded.state
-		WHERE h.node = excluded.node AND h.state <> excluded.state`
-	beginHome   = `UPDATE homes SET state = 'running' WHERE sandbox = $1 AND node = $2`
+		ON CONFLICT (sandbox) DO UPDATE SET state = excluded.state, passport = NULL
+		WHERE h.node = excluded.node AND h.state <> excluded.state AND h.state NOT IN ('ended', 'moving') AND h.token = $5`
+	beginHome = `UPDATE homes SET state = 'running', passport = NULL, token = nextval('lease_tokens')
+		WHERE sandbox = $1 AND node = $2 AND state <> 'ended'`
 	publishHome = `UPDATE homes SET passport = $3, state = CASE WHEN $4 THEN 'paused' ELSE state END
-		WHERE sandbox = $1 AND node = $2`
+		WHERE sandbox = $1 AND node = $2 AND token = $5`
 	endHomes = `DELETE FROM homes WHERE sandbox = ANY ($1) AND node = $2`
 
 	// The node's row is locked against a renewal. A node that renews late finds the move done.
 	lockHome = `SELECT h.token, h.state, h.passport IS NOT NULL, h.node FROM homes h WHERE h.sandbox = $1 FOR UPDATE`
 	isDead   = `SELECT expires <= clock_timestamp() FROM nodes WHERE name = $1 FOR SHARE`
-	moveHome = `UPDATE homes SET node = $2, token = nextval('lease_tokens'), state = 'paused' WHERE sandbox = $1`
+	moveHome = `UPDATE homes SET node = $2, token = nextval('lease_tokens'), state = 'moving' WHERE sandbox = $1`
+	arrived  = `UPDATE homes SET state = 'paused' WHERE sandbox = $1 AND token = $2 AND state = 'moving'`
+	killHome = `UPDATE homes SET state = 'ended', passport = NULL, token = nextval('lease_tokens') WHERE sandbox = $1`
 	loseHome = `WITH dead AS (SELECT name FROM nodes WHERE expires <= clock_timestamp() FOR SHARE)
 		UPDATE homes h SET state = 'lost' FROM dead WHERE h.node = dead.name AND h.state = 'running'
 		RETURNING h.sandbox, h.project, h.node, h.token, h.state, NULL::bytea, 0::bigint`
@@ -88,6 +91,33 @@ func (f Fleet) Authority(ctx context.Context, first fleet.Authority) (got fleet.
 	return got, err
 }
 
+// Admit implements fleet.Registry.
+func (f Fleet) Admit(ctx context.Context, name string, public []byte) error {
+	const op = "admit node"
+	return f.within(ctx, op, "", func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, admitNode, key(name), public); err != nil {
+			return err
+		}
+		return f.checkPublic(ctx, tx, op, name, public)
+	})
+}
+
+// checkPublic returns an error unless a node has this public key.
+func (f Fleet) checkPublic(ctx context.Context, tx pgx.Tx, op, name string, public []byte) error {
+	var has []byte
+	switch err := tx.QueryRow(ctx, publicOf, key(name)).Scan(&has); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return noNode(op, name)
+	case err != nil:
+		return err
+	case !bytes.Equal(has, public):
+		return &carrel.Error{Op: op, Kind: carrel.Conflict, Field: "name",
+			Err:  fmt.Errorf("%w: the name %s belongs to a machine with another key", fleet.ErrHeld, name),
+			Hint: "give this node another name, or free it with: carrel node rm " + name}
+	}
+	return nil
+}
+
 // Enroll implements fleet.Registry.
 func (f Fleet) Enroll(ctx context.Context, n fleet.Node, lease time.Duration) (fleet.Node, error) {
 	const op = "enroll node"
@@ -95,12 +125,18 @@ func (f Fleet) Enroll(ctx context.Context, n fleet.Node, lease time.Duration) (f
 	if err != nil {
 		return fleet.Node{}, internal(op, "", err)
 	}
-	got, found, err := f.node(ctx, op, enrollNode, key(n.Name), lease.Microseconds(), n.Public, body)
-	if err == nil && !found {
-		err = &carrel.Error{Op: op, Kind: carrel.Conflict, Field: "name",
-			Err:  fmt.Errorf("%w: the name %s belongs to a machine with another key", fleet.ErrHeld, n.Name),
-			Hint: "give this node another name, or free it with: carrel node rm " + n.Name}
-	}
+	var got fleet.Node
+	err = f.within(ctx, op, "", func(ctx context.Context, tx pgx.Tx) error {
+		if err := f.checkPublic(ctx, tx, op, n.Name, n.Public); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, enrollNode, key(n.Name), lease.Microseconds(), n.Public, body)
+		if err != nil {
+			return err
+		}
+		got, err = pgx.CollectExactlyOneRow(rows, scanNode)
+		return err
+	})
 	return got, err
 }
 
@@ -176,7 +212,7 @@ func (f Fleet) Claim(ctx context.Context, m fleet.Member, homes ...fleet.Home) (
 		b := &pgx.Batch{}
 		for _, h := range homes {
 			id := key(string(h.Sandbox))
-			b.Queue(claimHome, id, key(h.Project), key(m.Name), string(h.State))
+			b.Queue(claimHome, id, key(h.Project), key(m.Name), string(h.State), h.Token)
 			b.Queue(homeRow, id).QueryRow(func(row pgx.Row) error {
 				got, err := scanHome(row)
 				list = append(list, got)
@@ -202,10 +238,11 @@ func (f Fleet) Begin(ctx context.Context, m fleet.Member, id carrel.ID) (h fleet
 }
 
 // Publish implements fleet.Registry.
-func (f Fleet) Publish(ctx context.Context, m fleet.Member, id carrel.ID, passport []byte, paused bool) error {
+func (f Fleet) Publish(ctx context.Context, m fleet.Member, id carrel.ID, stay int64, passport []byte,
+	paused bool) error {
 	const op = "publish sandbox"
 	return f.as(ctx, op, id, m, func(ctx context.Context, tx pgx.Tx) error {
-		return f.changeHome(ctx, tx, op, m, id, publishHome, key(string(id)), key(m.Name), passport, paused)
+		return f.changeHome(ctx, tx, op, m, id, publishHome, key(string(id)), key(m.Name), passport, paused, stay)
 	})
 }
 
@@ -284,22 +321,65 @@ func mayMove(ctx context.Context, tx pgx.Tx, op string, id carrel.ID, stay int64
 	case token != stay && (!tried || !bytes.Equal(node, key(to.Name))):
 		return &carrel.Error{Op: op, Kind: carrel.Conflict, ID: id,
 			Err: fmt.Errorf("%w: its stay %d has ended, it lives on node %s", fleet.ErrFenced, stay, node)}
+	case state == string(fleet.Ended):
+		return &carrel.Error{Op: op, Kind: carrel.NotFound, ID: id}
 	case !packed:
 		return &carrel.Error{Op: op, Kind: carrel.Conflict, ID: id, Field: "passport",
 			Err:  fmt.Errorf("%w: node %s has not put its state in the shared store", fleet.ErrHeld, node),
 			Hint: "it can move when it has been paused, or after a checkpoint"}
-	case state == string(fleet.Paused):
+	case state == string(fleet.Paused), state == string(fleet.Moving):
 		return nil
 	}
+	return mustBeDead(ctx, tx, op, id, node)
+}
+
+// mustBeDead returns an error unless a node's lease has expired. It locks the node's row against a
+// renewal.
+func mustBeDead(ctx context.Context, tx pgx.Tx, op string, id carrel.ID, node []byte) error {
 	dead := true
 	if err := tx.QueryRow(ctx, isDead, node).Scan(&dead); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return err
 	}
 	if !dead {
 		return &carrel.Error{Op: op, Kind: carrel.Conflict, ID: id,
-			Err: fmt.Errorf("%w: it runs on node %s, whose lease has not expired", fleet.ErrHeld, node)}
+			Err: fmt.Errorf("%w: it is on node %s, whose lease has not expired", fleet.ErrHeld, node)}
 	}
 	return nil
+}
+
+// Arrive implements fleet.Registry.
+func (f Fleet) Arrive(ctx context.Context, id carrel.ID, stay int64) error {
+	return f.within(ctx, "move sandbox", id, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, arrived, key(string(id)), stay)
+		return err
+	})
+}
+
+// Kill implements fleet.Registry.
+func (f Fleet) Kill(ctx context.Context, id carrel.ID, stay int64) error {
+	const op = "kill sandbox"
+	return f.within(ctx, op, id, func(ctx context.Context, tx pgx.Tx) error {
+		var token int64
+		var state string
+		var packed bool
+		var node []byte
+		err := tx.QueryRow(ctx, lockHome, key(string(id))).Scan(&token, &state, &packed, &node)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return &carrel.Error{Op: op, Kind: carrel.NotFound, ID: id}
+		case err != nil:
+			return err
+		case state == string(fleet.Ended):
+			return nil
+		case token != stay:
+			return &carrel.Error{Op: op, Kind: carrel.Conflict, ID: id, Err: fmt.Errorf("%w: its stay %d has ended", fleet.ErrFenced, stay)}
+		}
+		if err := mustBeDead(ctx, tx, op, id, node); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, killHome, key(string(id)))
+		return err
+	})
 }
 
 // Lose implements fleet.Registry.
@@ -337,7 +417,7 @@ func (f Fleet) changeHome(ctx context.Context, tx pgx.Tx, op string, m fleet.Mem
 	tag, err := tx.Exec(ctx, q, args...)
 	if err == nil && tag.RowsAffected() == 0 {
 		err = &carrel.Error{Op: op, Kind: carrel.Conflict, ID: id,
-			Err:  fmt.Errorf("%w: its home is not node %s", fleet.ErrFenced, m.Name),
+			Err:  fmt.Errorf("%w: its home is not node %s, or its stay there has ended", fleet.ErrFenced, m.Name),
 			Hint: "another node has it now, or it is gone: this one must not run it"}
 	}
 	return err
@@ -400,4 +480,48 @@ func notMember(op string, id carrel.ID, m fleet.Member) error {
 func noNode(op, name string) error {
 	return &carrel.Error{Op: op, Kind: carrel.NotFound, Field: "name",
 		Err: fmt.Errorf("there is no node %.80q", name), Hint: "carrel node ls lists them"}
+}
+
+// PeopleVersion is another number after each change of projects, keys, people, organisations and
+// sessions, by any program.
+func (s *Store) PeopleVersion(ctx context.Context) (n int64, err error) {
+	err = s.look(ctx, "read version of people", "", func(ctx context.Context, c *pgxpool.Conn) error {
+		return c.QueryRow(ctx, "SELECT number FROM people_version").Scan(&n)
+	})
+	return n, err
+}
+
+// PutSecret implements fleet.Registry.
+func (f Fleet) PutSecret(ctx context.Context, s fleet.SealedSecret) error {
+	return f.within(ctx, "keep secret", "", func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `INSERT INTO secrets (project, name, sealed) VALUES ($1, $2, $3)
+			ON CONFLICT (project, name) DO UPDATE SET sealed = excluded.sealed`, key(s.Project), key(s.Name), s.Sealed)
+		return err
+	})
+}
+
+// DropSecret implements fleet.Registry.
+func (f Fleet) DropSecret(ctx context.Context, project, name string) error {
+	return f.within(ctx, "forget secret", "", func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "DELETE FROM secrets WHERE project = $1 AND name = $2", key(project), key(name))
+		return err
+	})
+}
+
+// Secrets implements fleet.Registry.
+func (f Fleet) Secrets(ctx context.Context) (list []fleet.SealedSecret, err error) {
+	err = f.s.look(ctx, "read secrets", "", func(ctx context.Context, c *pgxpool.Conn) error {
+		rows, err := c.Query(ctx, "SELECT project, name, sealed FROM secrets ORDER BY project, name")
+		if err != nil {
+			return err
+		}
+		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s fleet.SealedSecret, err error) {
+			var project, name []byte
+			err = row.Scan(&project, &name, &s.Sealed)
+			s.Project, s.Name = string(project), string(name)
+			return s, err
+		})
+		return err
+	})
+	return list, err
 }

@@ -16,6 +16,9 @@ import (
 // enroll makes a node a member.
 func enroll(t *testing.T, r fleet.Registry, name string, lease time.Duration) fleet.Member {
 	t.Helper()
+	if err := r.Admit(t.Context(), name, []byte("public key of "+name)); err != nil {
+		t.Fatal(err)
+	}
 	n, err := r.Enroll(t.Context(), fleet.Node{Name: name, URL: "https://" + name + ".example.com", Key: "k",
 		Public: []byte("public key of " + name)}, lease)
 	if err != nil {
@@ -78,6 +81,7 @@ func testFleetMembers(t *testing.T, server *postgrestest.Server) {
 	}
 	_, err = r.Enroll(ctx, fleet.Node{Name: "a", URL: "https://evil.example.com", Public: []byte("another")}, time.Minute)
 	refusedFor(t, "another machine takes the name", err, fleet.ErrHeld)
+	refusedFor(t, "another machine asks for the name", r.Admit(ctx, "a", []byte("another")), fleet.ErrHeld)
 
 	if err := r.Drain(ctx, "a", true); err != nil {
 		t.Fatal(err)
@@ -103,6 +107,10 @@ func testFleetMembers(t *testing.T, server *postgrestest.Server) {
 	}
 	_, err = r.Renew(ctx, b, time.Minute)
 	refusedFor(t, "a removed node renews", err, fleet.ErrFenced)
+	_, err = r.Enroll(ctx, fleet.Node{Name: "b", Public: []byte("public key of b")}, time.Minute)
+	if carrel.KindOf(err) != carrel.NotFound {
+		t.Errorf("a removed node enrolls with its old certificate: %v", err)
+	}
 
 	first := fleet.Authority{Cert: []byte("cert"), Key: []byte("key")}
 	for _, mine := range []fleet.Authority{first, {Cert: []byte("other"), Key: []byte("other")}} {
@@ -125,28 +133,46 @@ func testFleetHomes(t *testing.T, server *postgrestest.Server) {
 	}
 	_, err = r.Move(ctx, h.Sandbox, h.Token, b)
 	refusedFor(t, "move without a passport", err, fleet.ErrHeld)
-	if err := r.Publish(ctx, a, h.Sandbox, []byte("a checkpoint"), false); err != nil {
+	if err := r.Publish(ctx, a, h.Sandbox, h.Token, []byte("a checkpoint"), false); err != nil {
 		t.Fatal(err)
 	}
 	_, err = r.Move(ctx, h.Sandbox, h.Token, b)
 	refusedFor(t, "move what runs on a living node", err, fleet.ErrHeld)
-	refusedFor(t, "publish another's", r.Publish(ctx, b, h.Sandbox, []byte("mine"), true), fleet.ErrFenced)
+	refusedFor(t, "publish another's", r.Publish(ctx, b, h.Sandbox, h.Token, []byte("mine"), true), fleet.ErrFenced)
 	if err := r.End(ctx, b, h.Sandbox); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Publish(ctx, a, h.Sandbox, []byte("a pause"), true); err != nil {
+	if err := r.Publish(ctx, a, h.Sandbox, h.Token, []byte("a pause"), true); err != nil {
 		t.Fatal(err)
 	}
 	moved, err := r.Move(ctx, h.Sandbox, h.Token, b)
-	if err != nil || moved.Node != "b" || moved.Token <= h.Token || moved.State != fleet.Paused || string(moved.Passport) != "a pause" {
+	if err != nil || moved.Node != "b" || moved.Token <= h.Token || moved.State != fleet.Moving || string(moved.Passport) != "a pause" {
 		t.Fatalf("%v %v", moved, err)
+	}
+	if err := r.Arrive(ctx, h.Sandbox, moved.Token); err != nil {
+		t.Fatal(err)
 	}
 	_, err = r.Move(ctx, h.Sandbox, h.Token, a)
 	refusedFor(t, "move with an old token", err, fleet.ErrFenced)
 	_, err = r.Begin(ctx, a, h.Sandbox)
 	refusedFor(t, "its old node begins", err, fleet.ErrFenced)
-	if got, err := r.Begin(ctx, b, h.Sandbox); err != nil || got.State != fleet.Running {
-		t.Fatalf("%v %v", got, err)
+	begun, err := r.Begin(ctx, b, h.Sandbox)
+	if err != nil || begun.State != fleet.Running || begun.Token <= moved.Token {
+		t.Fatalf("%v %v", begun, err)
+	}
+	refusedFor(t, "publish the pause before", r.Publish(ctx, b, h.Sandbox, moved.Token, []byte("old"), true), fleet.ErrFenced)
+
+	if got, err := r.Home(ctx, h.Sandbox); err != nil || got.Passport != nil {
+		t.Fatalf("%v %v: it runs, and the passport of its pause is still there", got, err)
+	}
+	if err := r.Publish(ctx, b, h.Sandbox, begun.Token, []byte("a checkpoint"), false); err != nil {
+		t.Fatal(err)
+	}
+
+	// A claim from before it began to run.
+	list, err = r.Claim(ctx, b, fleet.Home{Sandbox: h.Sandbox, State: fleet.Paused, Token: moved.Token})
+	if err != nil || list[0].State != fleet.Running || list[0].Passport == nil {
+		t.Fatalf("an old claim changed it: %v %v", list, err)
 	}
 
 	// The new node dies.
@@ -161,17 +187,33 @@ func testFleetHomes(t *testing.T, server *postgrestest.Server) {
 	if lost, err := r.Lose(ctx); err != nil || len(lost) != 0 {
 		t.Fatalf("lost twice: %v %v", lost, err)
 	}
-	back, err := r.Move(ctx, h.Sandbox, moved.Token, a)
+	back, err := r.Move(ctx, h.Sandbox, begun.Token, a)
 	if err != nil || back.Node != "a" {
 		t.Fatalf("%v %v", back, err)
 	}
-	list, err = r.Claim(ctx, enroll(t, r, "b", time.Minute), fleet.Home{Sandbox: h.Sandbox, Project: "p", State: fleet.Running})
-	if err != nil || len(list) != 1 || list[0].Node != "a" || list[0].State != fleet.Paused {
+	list, err = r.Claim(ctx, enroll(t, r, "b", time.Minute), fleet.Home{Sandbox: h.Sandbox, Project: "p", State: fleet.Running, Token: begun.Token})
+	if err != nil || len(list) != 1 || list[0].Node != "a" || list[0].State != fleet.Moving {
 		t.Fatalf("the dead node comes back: %v %v", list, err)
 	}
 	if list, err := r.Homes(ctx, "a"); err != nil || len(list) != 1 || list[0].Passport != nil {
 		t.Fatalf("%v %v", list, err)
 	}
+	// It is ended while its node is away, and again.
+	refusedFor(t, "kill on a living node", r.Kill(ctx, h.Sandbox, back.Token), fleet.ErrHeld)
+	a = enroll(t, r, "a", brief)
+	expired(t, r, "a")
+	for range 2 {
+		if err := r.Kill(ctx, h.Sandbox, back.Token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a = enroll(t, r, "a", time.Minute)
+	list, err = r.Claim(ctx, a, fleet.Home{Sandbox: h.Sandbox, Project: "p", State: fleet.Paused, Token: back.Token})
+	if err != nil || list[0].State != fleet.Ended {
+		t.Fatalf("its node has it still: %v %v", list, err)
+	}
+	_, err = r.Begin(ctx, a, h.Sandbox)
+	refusedFor(t, "an ended sandbox begins", err, fleet.ErrFenced)
 	if err := r.End(ctx, a, h.Sandbox); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +233,7 @@ func testFleetRace(t *testing.T, server *postgrestest.Server) {
 	}
 	for range 20 {
 		h := claim(t, stores[0].Fleet(), members[0], fleet.Running)
-		if err := stores[0].Fleet().Publish(t.Context(), members[0], h.Sandbox, []byte("p"), true); err != nil {
+		if err := stores[0].Fleet().Publish(t.Context(), members[0], h.Sandbox, h.Token, []byte("p"), true); err != nil {
 			t.Fatal(err)
 		}
 		errs := make([]error, len(stores))

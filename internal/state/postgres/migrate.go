@@ -87,6 +87,13 @@ var migrations = []string{`
 		expires timestamptz NOT NULL
 	);
 	CREATE INDEX leases_expires ON leases (expires);`, `
+	-- It is raised by each change of projects, keys, people, organisations and sessions.
+	CREATE TABLE people_version (
+		one    boolean PRIMARY KEY DEFAULT true CHECK (one),
+		number bigint NOT NULL
+	) WITH (fillfactor = 50);
+	INSERT INTO people_version (number) VALUES (0);
+
 	-- The fleet: its certificate authority, its nodes, and where each sandbox lives. A node's row is
 	-- renewed every few seconds, so it has room for its next version on the same page.
 	CREATE TABLE authority (
@@ -109,6 +116,13 @@ var migrations = []string{`
 		token    bigint NOT NULL,
 		state    text NOT NULL,
 		passport bytea
+	);
+	-- Secrets of projects, sealed by the fronts.
+	CREATE TABLE secrets (
+		project bytea NOT NULL,
+		name    bytea NOT NULL,
+		sealed  bytea NOT NULL,
+		PRIMARY KEY (project, name)
 	);
 	CREATE INDEX homes_node ON homes (node, sandbox);`,
 }

@@ -1,0 +1,268 @@
+package front
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/access"
+	"github.com/carrel-dev/carrel/internal/engine"
+	"github.com/carrel-dev/carrel/internal/fleet"
+	"github.com/carrel-dev/carrel/internal/state"
+)
+
+// core is the engine with what the fleet's nodes share: where sandboxes are, and templates. It
+// checks nobody's rights.
+type core struct {
+	*engine.Engine
+	carrel.NoChecks
+	carrel.NoRegistries
+	carrel.NoCatalog
+
+	homes     *homes
+	nodes     *nodes
+	templates *templates
+	events    state.Store
+	vault     *vault
+}
+
+var _ access.Core = (*core)(nil)
+
+// Create implements carrel.Sandboxes. The sandbox has a home before the caller hears of it.
+func (c *core) Create(ctx context.Context, opts carrel.CreateOptions) (carrel.Sandbox, error) {
+	const op = "create sandbox"
+	// The node resolves the reference itself, for the same project: its template may have another ID.
+	if asked, ok := carrel.AskedIn(ctx); ok {
+		opts.Template = asked
+	}
+	sb, err := c.Engine.Create(ctx, opts)
+	if carrel.KindOf(err) == carrel.NotFound && c.templates.fetch(ctx, opts.Template) {
+		sb, err = c.Engine.Create(ctx, opts)
+	}
+	if err != nil {
+		return sb, err
+	}
+	if err := c.claim(ctx, sb); err != nil {
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), moveWait)
+		defer cancel()
+		return carrel.Sandbox{}, &carrel.Error{Op: op, Kind: carrel.Unavailable, ID: sb.ID, RetryAfter: time.Second,
+			Err:  errors.Join(fmt.Errorf("the fleet's records don't take it: %w", err), c.Engine.Kill(undo, sb.ID)),
+			Hint: "the sandbox was ended again; look at the fleet's database"}
+	}
+	return sb, nil
+}
+
+// claim records where a new sandbox is.
+func (c *core) claim(ctx context.Context, sb carrel.Sandbox) error {
+	name, ok := c.Engine.Directory().Node(sb.ID)
+	n, there := c.nodes.node(name)
+	if !ok || !there {
+		return fmt.Errorf("node %q has left the fleet", name)
+	}
+	list, err := c.homes.registry.Claim(ctx, fleet.Member{Name: n.Name, Token: n.Token},
+		fleet.Home{Sandbox: sb.ID, Project: sb.Project, State: fleet.Running})
+	if errors.Is(err, fleet.ErrFenced) { // it joined anew just now: read its token again
+		if err = c.nodes.read(ctx); err == nil {
+			n, _ = c.nodes.node(name)
+			list, err = c.homes.registry.Claim(ctx, fleet.Member{Name: n.Name, Token: n.Token},
+				fleet.Home{Sandbox: sb.ID, Project: sb.Project, State: fleet.Running})
+		}
+	}
+	if err != nil {
+		return err
+	}
+	home := list[0]
+	home.Left = fleet.Lease
+	c.homes.note(home)
+	return nil
+}
+
+// Fork implements carrel.Moments. Each fork has a home.
+func (c *core) Fork(ctx context.Context, id carrel.ID, opts carrel.ForkOptions) ([]carrel.ForkResult, error) {
+	list, err := c.Engine.Fork(ctx, id, opts)
+	for i, r := range list {
+		if r.Err == nil {
+			if cerr := c.claim(ctx, r.Sandbox); cerr != nil {
+				list[i] = carrel.ForkResult{Err: errors.Join(cerr, c.Engine.Kill(context.WithoutCancel(ctx), r.Sandbox.ID))}
+			}
+		}
+	}
+	return list, err
+}
+
+// Pause implements carrel.Moments. From the answer on, nobody resumes an earlier checkpoint instead.
+func (c *core) Pause(ctx context.Context, id carrel.ID, opts carrel.PauseOptions) (carrel.Sandbox, error) {
+	home, herr := c.homes.registry.Home(ctx, id)
+	sb, err := c.Engine.Pause(ctx, id, opts)
+	if err != nil || herr != nil {
+		return sb, err
+	}
+	if n, ok := c.nodes.node(home.Node); ok {
+		home.State = fleet.Paused
+		_, err = c.homes.registry.Claim(ctx, fleet.Member{Name: n.Name, Token: n.Token}, home)
+	}
+	if err != nil {
+		return sb, &carrel.Error{Op: "pause sandbox", Kind: carrel.Unavailable, ID: id, RetryAfter: time.Second,
+			Err: fmt.Errorf("it is paused, and the fleet's records don't say so yet: %w", err), Hint: "pause it again: that is no error"}
+	}
+	return sb, nil
+}
+
+// Kill implements carrel.Sandboxes. A sandbox whose node is away ends when the node is back, and
+// nobody sees it any more.
+func (c *core) Kill(ctx context.Context, id carrel.ID) error {
+	home, err := c.homes.registry.Home(ctx, id)
+	if err == nil && home.Left <= 0 {
+		c.homes.forget(id)
+		return c.homes.registry.Kill(ctx, id, home.Token)
+	}
+	if err := c.Engine.Kill(ctx, id); err != nil {
+		return err
+	}
+	c.homes.forget(id)
+	if err == nil {
+		return c.homes.registry.End(ctx, fleet.Member{Name: home.Node}, id)
+	}
+	return nil
+}
+
+// Project implements access.Core.
+func (c *core) Project(id carrel.ID) (string, bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), projectTime)
+	defer cancel()
+	project, ok, err := c.PastProject(ctx, id)
+	return project, ok && err == nil
+}
+
+// projectTime bounds the question whose sandbox it is.
+const projectTime = 3 * time.Second
+
+// PastProject implements access.Core.
+func (c *core) PastProject(ctx context.Context, id carrel.ID) (string, bool, error) {
+	if _, err := carrel.ParseID(string(id)); err != nil {
+		return "", false, nil
+	}
+	if project, ok, err := c.homes.project(ctx, id); ok || err != nil {
+		return project, ok, err
+	}
+	// A sandbox that has no home any more, or not yet: its node can still tell.
+	sb, err := c.Engine.Get(carrel.WithCaller(ctx, carrel.Local()), id)
+	switch {
+	case carrel.KindOf(err) == carrel.NotFound:
+		return "", false, nil
+	case err != nil:
+		return "", false, err
+	}
+	return sb.Project, true, nil
+}
+
+// SnapshotProject implements access.Core.
+func (c *core) SnapshotProject(ctx context.Context, id carrel.SnapshotID) (string, bool) {
+	s, err := c.Engine.GetSnapshot(carrel.WithCaller(ctx, carrel.Local()), string(id))
+	return s.Project, err == nil
+}
+
+// ResolveTemplate implements access.Core.
+func (c *core) ResolveTemplate(ctx context.Context, op string, ref carrel.TemplateRef) (carrel.Template, carrel.SnapshotID, error) {
+	if id, ok := ref.SnapshotID(); ok {
+		return carrel.Template{}, id, nil
+	}
+	t, err := c.templates.get(ctx, ref.String())
+	if carrel.KindOf(err) == carrel.NotFound {
+		if s, serr := c.Engine.GetSnapshot(ctx, ref.String()); serr == nil {
+			return carrel.Template{}, s.ID, nil
+		}
+	}
+	return t, "", err
+}
+
+// ProjectMetrics implements access.Core. Nodes count their own.
+func (c *core) ProjectMetrics(string, time.Time, time.Time) []carrel.ProjectMetric { return nil }
+
+// TemplateUses implements access.Core.
+func (c *core) TemplateUses(ctx context.Context, _ string) ([]carrel.TemplateUse, error) {
+	return c.NoCatalog.TemplateUses(ctx)
+}
+
+// CollectTemplates implements access.Core.
+func (c *core) CollectTemplates(ctx context.Context, _ string, o carrel.CollectOptions) (carrel.Collected, error) {
+	return c.NoCatalog.CollectTemplates(ctx, o)
+}
+
+// TemplatePackages implements access.Core.
+func (c *core) TemplatePackages(ctx context.Context, nameOrID string) (carrel.TemplatePackages, error) {
+	return c.NoCatalog.TemplatePackages(ctx, nameOrID)
+}
+
+// TemplateChanges implements access.Core.
+func (c *core) TemplateChanges(ctx context.Context, from, to string) ([]carrel.FileChange, error) {
+	return c.NoCatalog.TemplateChanges(ctx, from, to)
+}
+
+// GetTemplate implements carrel.Templates.
+func (c *core) GetTemplate(ctx context.Context, nameOrID string) (carrel.Template, error) {
+	return c.templates.get(ctx, nameOrID)
+}
+
+// ImportTemplate implements carrel.Templates: one node imports it, and the others get it from there.
+func (c *core) ImportTemplate(ctx context.Context, name string, archive io.Reader, progress func(carrel.Progress)) (carrel.Template, error) {
+	return c.templates.make(ctx, "import template", func(ctx context.Context, s carrel.Service) (carrel.Template, error) {
+		return s.ImportTemplate(ctx, name, archive, progress)
+	})
+}
+
+// PullTemplate implements carrel.Templates, as ImportTemplate.
+func (c *core) PullTemplate(ctx context.Context, name, image string, progress func(carrel.Progress)) (carrel.Template, error) {
+	return c.templates.make(ctx, "pull template", func(ctx context.Context, s carrel.Service) (carrel.Template, error) {
+		return s.PullTemplate(ctx, name, image, progress)
+	})
+}
+
+// UpdateTemplate implements carrel.Templates, on all nodes that have it.
+func (c *core) UpdateTemplate(ctx context.Context, nameOrID string, u carrel.TemplateUpdate) (t carrel.Template, err error) {
+	err = c.templates.everywhere(ctx, "update template", func(ctx context.Context, s carrel.Service) error {
+		got, err := s.UpdateTemplate(ctx, nameOrID, u)
+		if err == nil {
+			t = got
+		}
+		return err
+	})
+	return t, err
+}
+
+// DeleteTemplate implements carrel.Templates, on all nodes that have it.
+func (c *core) DeleteTemplate(ctx context.Context, nameOrID string) error {
+	return c.templates.everywhere(ctx, "delete template", func(ctx context.Context, s carrel.Service) error {
+		return s.DeleteTemplate(ctx, nameOrID)
+	})
+}
+
+// Events implements carrel.Sandboxes.
+func (c *core) Events(ctx context.Context, after int64) iter.Seq2[carrel.Event, error] {
+	return c.Engine.Events(ctx, after)
+}
+
+// passportOf has a node put a paused sandbox into the shared store.
+func (c *core) passportOf(ctx context.Context, home fleet.Home) ([]byte, error) {
+	cl, err := c.nodes.client(home.Node, "")
+	if err != nil {
+		return nil, err
+	}
+	p, err := cl.Movement().Publish(ctx, string(home.Sandbox))
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(p)
+}
+
+// Computer implements carrel.Sandboxes. Where the sandbox is, is read anew: its connections stay at
+// that node.
+func (c *core) Computer(ctx context.Context, id carrel.ID) (carrel.Computer, error) {
+	c.homes.forget(id)
+	return c.Engine.Computer(ctx, id)
+}

@@ -1,0 +1,295 @@
+package front
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/fleet"
+	"github.com/carrel-dev/carrel/internal/gateway"
+	"github.com/carrel-dev/carrel/internal/request"
+)
+
+// proxy passes requests for ports of sandboxes on to the sandbox's node, unchanged. That node's
+// gateway checks their tokens. It is safe for concurrent use.
+type proxy struct {
+	homes   *homes
+	nodes   *nodes
+	callers stripper
+	reverse *httputil.ReverseProxy
+
+	mu    sync.Mutex
+	pools map[[2]string]*pool // by node and URL
+}
+
+// stripper removes API keys from requests; an access.Authenticator is one.
+type stripper interface{ Strip(h http.Header) }
+
+// pool are the connections to one node.
+type pool struct{ plain, grpc *http.Transport }
+
+func newProxy(h *homes, n *nodes, callers stripper) *proxy {
+	p := &proxy{homes: h, nodes: n, callers: callers, pools: map[[2]string]*pool{}}
+	p.reverse = &httputil.ReverseProxy{
+		Rewrite:       passOn,
+		Transport:     p,
+		FlushInterval: -1,
+		BufferPool:    &buffers{},
+		ErrorHandler:  p.failed,
+		ErrorLog:      log.New(io.Discard, "", 0), // ErrorHandler gets real errors; the rest is clients leaving
+	}
+	return p
+}
+
+// passOn keeps the headers of proxies before this one, which ReverseProxy drops.
+func passOn(r *httputil.ProxyRequest) {
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+		if v, ok := r.In.Header[name]; ok {
+			r.Out.Header[name] = v
+		}
+	}
+}
+
+// buffers pools copy buffers.
+type buffers struct{ pool sync.Pool }
+
+const bufferSize = 64 << 10
+
+// Get implements httputil.BufferPool.
+func (b *buffers) Get() []byte {
+	if p, ok := b.pool.Get().(*[]byte); ok {
+		return *p
+	}
+	return make([]byte, bufferSize)
+}
+
+// Put implements httputil.BufferPool.
+func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
+
+// target is where a request goes; it travels in the request's context.
+type target struct {
+	id   carrel.ID // "" when the request only names a signature
+	body *repeatable
+}
+
+type targetKey struct{}
+
+// Wrap returns a handler that serves the requests for sandboxes and passes all others to next.
+func (p *proxy) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t, ok, err := gateway.Route(r.Host, r.Header)
+		if !ok {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if err != nil { // any node words the refusal
+			t = gateway.Target{}
+		}
+		if r.ProtoMajor == 1 {
+			_ = http.NewResponseController(w).EnableFullDuplex()
+		}
+		p.callers.Strip(r.Header)
+		to := &target{id: t.ID, body: newRepeatable(r)}
+		r = r.WithContext(context.WithValue(r.Context(), targetKey{}, to))
+		p.reverse.ServeHTTP(w, r)
+	})
+}
+
+// maxRepeat is the longest body that is kept to be sent again, in bytes.
+const maxRepeat = 64 << 10
+
+// repeatable is a request's body that can be sent again, if it is short.
+type repeatable struct {
+	rest io.ReadCloser
+	kept []byte
+	can  bool
+}
+
+// newRepeatable keeps a short body. It reads a body only when its length is said to be short.
+func newRepeatable(r *http.Request) *repeatable {
+	b := &repeatable{rest: r.Body}
+	if r.Body == nil || r.ContentLength == 0 {
+		b.can = r.ContentLength == 0 && r.Header.Get("Upgrade") == ""
+		return b
+	}
+	if r.ContentLength < 0 || r.ContentLength > maxRepeat {
+		return b
+	}
+	kept := make([]byte, r.ContentLength)
+	n, err := io.ReadFull(r.Body, kept)
+	b.kept = kept[:n]
+	if b.can = err == nil; !b.can {
+		b.rest = readCloser{io.MultiReader(bytes.NewReader(b.kept), failing{err}), r.Body}
+	}
+	return b
+}
+
+type readCloser struct {
+	io.Reader
+	io.Closer
+}
+
+// failing is a body that broke off.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// body returns the body for one sending.
+func (b *repeatable) body() io.ReadCloser {
+	switch {
+	case b.can && b.kept != nil:
+		return io.NopCloser(bytes.NewReader(b.kept))
+	case b.can:
+		return http.NoBody
+	}
+	return b.rest
+}
+
+// sendings bounds how often a request is sent that a node did not want.
+const sendings = 3
+
+// RoundTrip implements http.RoundTripper: it sends a request to the node of its sandbox. If that node
+// says that it does not have the sandbox, nothing has happened, and the request goes to the node
+// that has it now.
+func (p *proxy) RoundTrip(r *http.Request) (*http.Response, error) {
+	to, _ := r.Context().Value(targetKey{}).(*target)
+	for n := 1; ; n++ {
+		node, err := p.node(r.Context(), to.id)
+		if err != nil {
+			return nil, err
+		}
+		out := r.Clone(r.Context())
+		out.URL.Scheme, out.URL.Host = "https", hostOf(node.URL)
+		out.Host = r.Host
+		out.Body = to.body.body()
+		if out.ContentLength == 0 && to.body.can {
+			out.Body = nil
+		}
+		resp, err := p.pool(node).of(r).RoundTrip(out)
+		if err != nil {
+			p.homes.forget(to.id)
+			if refused(err) && to.body.can && n < sendings {
+				continue // nothing was sent: its node may be another by now
+			}
+			return nil, err
+		}
+		if resp.Header.Get(gateway.HeaderRefused) != gateway.RefusedGone || to.id == "" {
+			return resp, nil
+		}
+		p.homes.forget(to.id)
+		again, err := p.node(r.Context(), to.id)
+		if err != nil || again.Name == node.Name || !to.body.can || n == sendings {
+			return resp, nil // the node's answer is right, or can't be mended
+		}
+		_ = resp.Body.Close()
+	}
+}
+
+// refused reports whether a connection was not made.
+func refused(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+func hostOf(nodeURL string) string {
+	u, err := url.Parse(nodeURL)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+// node returns the node of a sandbox. One that has no home is asked for at any node, which words the
+// answer.
+func (p *proxy) node(ctx context.Context, id carrel.ID) (fleet.Node, error) {
+	if id != "" {
+		home, err := p.homes.find(ctx, id)
+		if err == nil {
+			if n, ok := p.nodes.node(home.Node); ok {
+				return n, nil
+			}
+			err = &carrel.Error{Op: "route request", Kind: carrel.Unavailable, ID: id, Err: errors.New("its node has left the fleet")}
+		}
+		if carrel.KindOf(err) != carrel.NotFound {
+			return fleet.Node{}, err
+		}
+	}
+	ready, _ := p.nodes.ready()
+	if len(ready) == 0 {
+		return fleet.Node{}, &carrel.Error{Op: "route request", Kind: carrel.Unavailable, ID: id, Err: errNoNodes}
+	}
+	return ready[0], nil
+}
+
+// pool returns the connections to a node.
+func (p *proxy) pool(n fleet.Node) *pool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := [2]string{n.Name, n.URL}
+	if have := p.pools[at]; have != nil {
+		return have
+	}
+	dial := (&net.Dialer{Timeout: 2 * time.Second, KeepAlive: 15 * time.Second}).DialContext
+	fresh := &pool{
+		plain: &http.Transport{DialContext: dial, TLSClientConfig: p.nodes.tls(n.Name), TLSHandshakeTimeout: 5 * time.Second,
+			DisableCompression: true, MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute, WriteBufferSize: bufferSize,
+			ReadBufferSize: 32 << 10, MaxResponseHeaderBytes: 1 << 20,
+			TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}},
+		grpc: &http.Transport{DialContext: dial, TLSClientConfig: h2(p.nodes.tls(n.Name)), TLSHandshakeTimeout: 5 * time.Second,
+			DisableCompression: true, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute},
+	}
+	p.pools[at] = fresh
+	return fresh
+}
+
+func h2(c *tls.Config) *tls.Config {
+	c.NextProtos = []string{"h2"}
+	return c
+}
+
+// of returns the transport for a request. gRPC needs HTTP/2, and upgrades need HTTP/1.1.
+func (p *pool) of(r *http.Request) *http.Transport {
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
+		return p.grpc
+	}
+	return p.plain
+}
+
+// close drops idle connections.
+func (p *proxy) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, pool := range p.pools {
+		pool.plain.CloseIdleConnections()
+		pool.grpc.CloseIdleConnections()
+	}
+}
+
+// failed answers for a node that did not.
+func (p *proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		panic(http.ErrAbortHandler) // the client left
+	}
+	to, _ := r.Context().Value(targetKey{}).(*target)
+	request.Touch(r.Context(), string(to.id))
+	code, message := http.StatusBadGateway, "The node of the sandbox did not answer"
+	if carrel.KindOf(err) == carrel.Unavailable {
+		code, message = http.StatusServiceUnavailable, err.Error()
+		if after := carrel.RetryAfterOf(err); after > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(max(1, int(after.Seconds()))))
+		}
+	}
+	gateway.Refuse(w, r, to.id, code, message)
+}
