@@ -12,6 +12,8 @@
 #   make frameworks  the frameworks that agents are made with, unmodified, on real sandboxes with a fake model
 #   make metrics  the dashboard for Grafana against a real Prometheus and a real daemon
 #   make microvm   the tier of virtual machines, with Debian's QEMU and its cloud kernel
+#   make test-k8s  pods of a real Kubernetes cluster, made here of Go modules: the Helm chart, and agent-sandbox's claims
+#   make k8s-short  the same, the quick half of it
 #   make postgres  the store of records on a real PostgreSQL, with the server killed, full, slow and away
 #   make bench     the side-by-side measurements (BENCH="create exec --quick" for some)
 #   make build     bin/carrel and what it carries
@@ -53,7 +55,7 @@ REAL        := ./test/box ./internal/driver/gvisor ./test/build ./test/net ./tes
 	. ./test/engine ./test/upgrade ./test/rootless ./internal/daemon ./test/embedded ./test/chaos ./test/builtin ./test/registry ./local ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./test/metrics ./internal/linux/cell ./internal/tools ./internal/tools/licenses
 PLAIN        = $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|shell/test|shell/internal)(/|$$)' | grep -vE 'carrel-dev/carrel(/bench.*)?$$' | grep -vE '/(internal/box$$|shell/codemode|shell/tools/(script|sqlite|git|data))')
 
-.PHONY: microvm metrics postgres frameworks test-matrix chaos kernels play dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim
+.PHONY: test-k8s k8s-short microvm metrics postgres frameworks test-matrix chaos kernels play dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim need-k8s
 
 build: bin/carrel bin/carrel-guest bin/carrel-sudo bin/carrel-box bin/carrel-sentry
 
@@ -170,6 +172,20 @@ postgres: bin/postgres/bin
 bin/postgres/bin:
 	internal/tools/postgres.sh bin/postgres
 
+# Real pods on a real cluster of one node, in namespaces of its own. The first build of the cluster takes minutes.
+test-k8s: need-k8s build bin/k8s/built bin/postgres/bin bin/s3server
+	CARREL_K8S=$(CURDIR)/bin/k8s CARREL_POSTGRES=$(CURDIR)/bin/postgres CARREL_REQUIRE=$(CARREL_REQUIRE),k8s \
+		$(GOTEST) -v -timeout 20m $(if $(RUN),-run '$(RUN)') ./test/k8s/...
+
+k8s-short: need-k8s build bin/k8s/built
+	CARREL_K8S=$(CURDIR)/bin/k8s CARREL_REQUIRE=$(CARREL_REQUIRE),k8s $(GOTEST) -short -timeout 5m ./test/k8s/...
+
+need-k8s: need
+	@internal/tools/need.sh libseccomp busybox iptables
+
+bin/k8s/built: internal/tools/k8s.sh $(wildcard internal/tools/k8s/go.* internal/tools/k8s/*/*.go internal/tools/runc/go.*)
+	GO=$(GO) internal/tools/k8s.sh bin/k8s
+
 # The conformance suite on virtual machines. Without KVM they are emulated: a boot takes seconds on a busy machine.
 microvm: bin/microvm/vmlinuz bin/microvm/carrel-init
 	@internal/tools/need.sh qemu-system-x86_64 cpio
@@ -277,7 +293,7 @@ test-matrix: need-sdk build
 	CARREL_MATRIX=1 $(GOTEST) -v -timeout 60m ./test/matrix
 
 test-all:
-	+@internal/tools/parts.sh $(PARTS) cross-build packages postgres everything bare
+	+@internal/tools/parts.sh $(PARTS) cross-build packages postgres test-k8s everything bare
 
 everything: build need-sim
 	$(GOTEST) -timeout 60m ./...

@@ -9,10 +9,12 @@ declare -A package=(
 	[gcc]="gcc libc6-dev" [git]=git [node]=nodejs [npm]=npm [python3]=python3 [venv]=python3-venv [pgrep]=procps
 	[ssh]=openssh-client [curl]=curl [openssl]=openssl [pip]=python3-pip [bash]=bash [patch]=patch [rg]=ripgrep
 	[chromium]=chromium [bwrap]=bubblewrap [runc]=runc [socat]=socat [mmdebstrap]=mmdebstrap [buildah]=buildah [fsck.ext4]=e2fsprogs
-	[qemu-system-x86_64]="qemu-system-x86 seabios" [cpio]=cpio)
+	[qemu-system-x86_64]="qemu-system-x86 seabios" [cpio]=cpio
+	[libseccomp]="libseccomp-dev pkg-config" [busybox]=busybox-static [iptables]=iptables)
 declare -A probe=(
 	[gcc]="type -P gcc && test -e /usr/include/stdlib.h"
 	[venv]="python3 -c 'import venv, ensurepip'"
+	[libseccomp]="pkg-config --exists libseccomp"
 	[pip]="/usr/bin/python3 -c 'import pip'") # the python3 that sandboxes have
 tools=()
 
