@@ -88,7 +88,7 @@ var confined = map[string][]string{
 	"gvisor.dev/gvisor":                      {"internal/driver/gvisor", "internal/wire"},
 	"modernc.org/sqlite":                     {"internal/state/sqlite", "shell/tools/sqlite"},
 	"github.com/jackc/pgx":                   {"internal/state/postgres"},
-	"k8s.io/client-go":                       {"internal/driver/kube"},
+	"k8s.io/client-go":                       {"internal/driver/kube", "internal/tools/k8s"},
 	"github.com/erofs/go-erofs":              {"internal/image", "internal/tools/guestimage"},
 	"github.com/google/go-containerregistry": {"internal/image", "internal/tools/dist", "internal/bench", "test/daemontest", "test/k8s"},
 	"github.com/mikelolasagasti/xz":          {"internal/image/debian"},
