@@ -12,7 +12,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
 {{- define "carrel.joinURL" -}}
-{{ .Values.front.joinURL | default (printf "https://%s-front.%s.svc:%v" .Release.Name .Release.Namespace .Values.front.port) }}
+{{ .Values.front.joinURL | default (printf "https://%s-front.%s.svc:%v" .Release.Name .Release.Namespace .Values.front.nodesPort) }}
 {{- end }}
 
 {{- define "carrel.placement" -}}
