@@ -14,6 +14,7 @@
 #   make microvm   the tier of virtual machines, with Debian's QEMU and its cloud kernel
 #   make test-k8s  pods of a real Kubernetes cluster, made here of Go modules: the Helm chart, and agent-sandbox's claims
 #   make k8s-short  the same, the quick half of it
+#   make fleet    fronts and nodes as real processes, with nodes that die, stop and are cut off
 #   make postgres  the store of records on a real PostgreSQL, with the server killed, full, slow and away
 #   make bench     the side-by-side measurements (BENCH="create exec --quick" for some)
 #   make build     bin/carrel and what it carries
@@ -55,7 +56,7 @@ REAL        := ./test/box ./internal/driver/gvisor ./test/build ./test/net ./tes
 	. ./test/engine ./test/upgrade ./test/rootless ./internal/daemon ./test/embedded ./test/chaos ./test/builtin ./test/registry ./local ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./test/metrics ./internal/linux/cell ./internal/tools ./internal/tools/licenses
 PLAIN        = $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|shell/test|shell/internal)(/|$$)' | grep -vE 'carrel-dev/carrel(/bench.*)?$$' | grep -vE '/(internal/box$$|shell/codemode|shell/tools/(script|sqlite|git|data))')
 
-.PHONY: test-k8s k8s-short microvm metrics postgres frameworks test-matrix chaos kernels play dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim need-k8s
+.PHONY: fleet fleet-short test-k8s k8s-short microvm metrics postgres frameworks test-matrix chaos kernels play dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim need-k8s
 
 build: bin/carrel bin/carrel-guest bin/carrel-sudo bin/carrel-box bin/carrel-sentry
 
@@ -168,6 +169,13 @@ bin/prometheus/prometheus:
 # The store on Debian's PostgreSQL. It is unpacked into bin where it is not installed; each test has a server of its own.
 postgres: bin/postgres/bin
 	CARREL_POSTGRES=$(CURDIR)/bin/postgres CARREL_REQUIRE=$(CARREL_REQUIRE),postgres $(GOTEST) -v -timeout 20m ./internal/state/postgres/...
+
+# Fleets of real processes: fronts, daemons as nodes, PostgreSQL and an S3 server; nodes that die, stop and are cut off.
+fleet: build bin/s3server bin/postgres/bin need-sdk
+	CARREL_POSTGRES=$(CURDIR)/bin/postgres CARREL_REQUIRE=$(CARREL_REQUIRE),postgres $(GOTEST) -v -timeout 20m $(if $(RUN),-run '$(RUN)') ./test/fleet
+
+fleet-short: build bin/s3server bin/postgres/bin need-sdk
+	CARREL_POSTGRES=$(CURDIR)/bin/postgres CARREL_REQUIRE=$(CARREL_REQUIRE),postgres $(GOTEST) -short -timeout 10m ./test/fleet
 
 bin/postgres/bin:
 	internal/tools/postgres.sh bin/postgres
@@ -293,7 +301,7 @@ test-matrix: need-sdk build
 	CARREL_MATRIX=1 $(GOTEST) -v -timeout 60m ./test/matrix
 
 test-all:
-	+@internal/tools/parts.sh $(PARTS) cross-build packages postgres test-k8s everything bare
+	+@internal/tools/parts.sh $(PARTS) cross-build packages postgres fleet test-k8s everything bare
 
 everything: build need-sim
 	$(GOTEST) -timeout 60m ./...

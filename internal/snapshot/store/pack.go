@@ -277,14 +277,7 @@ func (s *Store) publishManifest(ctx context.Context, id carrel.SnapshotID, b []b
 // The files lie in dir. With only, the one file of the manifest has that name there.
 func (s *Store) packFiles(ctx context.Context, m snapshot.Manifest, dir, only string,
 	avoid map[string]bool) (out *packed, b []byte, err error) {
-	return s.packFrom(ctx, m, s.path(dirHot, string(m.ID), filesDir), "", avoid)
-}
-
-// packFrom packs the files of a manifest that lie in dir. With only, the one file of the manifest
-// has that name there.
-func (s *Store) packFrom(ctx context.Context, m snapshot.Manifest, dir, only string,
-	avoid map[string]bool) (out *packed, b []byte, err error) {
-	p, err := newPacker(ctx, s, m, avoid)
+	p, err := s.newPacker(ctx, m, avoid)
 	if err != nil {
 		return nil, nil, err
 	}

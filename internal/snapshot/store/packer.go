@@ -50,7 +50,7 @@ type packer struct {
 }
 
 // newPacker returns a packer. It does not use the packs in avoid.
-func newPacker(ctx context.Context, s *Store, m snapshot.Manifest, avoid map[string]bool) (*packer, error) {
+func (s *Store) newPacker(ctx context.Context, m snapshot.Manifest, avoid map[string]bool) (*packer, error) {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false))
 	if err != nil {
 		return nil, err
@@ -210,7 +210,7 @@ func (p *packer) closeChunk() error {
 		}
 	}
 	if p.name == "" {
-		p.name = newPackName(p.s.machine)
+		p.name = p.s.newPackName()
 	}
 	c := chunk{off: uint32(len(p.pack)), stored: uint32(len(stored)), raw: uint32(len(p.cur)), sum: sha256.Sum256(stored)}
 	p.pack = append(p.pack, stored...)
@@ -223,9 +223,9 @@ func (p *packer) closeChunk() error {
 	return nil
 }
 
-// newPackName returns a name for a pack of a machine that no pack of any store has.
-func newPackName(machine string) string {
-	return machine + "-" + strings.ToLower(rand.Text())
+// newPackName returns a name that no pack of any store has.
+func (s *Store) newPackName() string {
+	return s.machine + "-" + strings.ToLower(rand.Text())
 }
 
 // closePack puts the current pack into the blobs.

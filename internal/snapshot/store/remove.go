@@ -150,29 +150,6 @@ func (s *Store) finishDelete(ctx context.Context, id carrel.SnapshotID) error {
 	return nil
 }
 
-// removeForeign deletes a snapshot that this machine does not have, for all machines, unless one of
-// them took it from its origin.
-func (s *Store) removeForeign(ctx context.Context, id carrel.SnapshotID) error {
-	if err := s.putMark(ctx, doomedBlob(id)); err != nil {
-		return err
-	}
-	held, err := s.others(ctx, id)
-	if err != nil {
-		return err
-	}
-	_, left, err := s.mark(ctx, leftBlob(id))
-	if err != nil {
-		return err
-	}
-	if held || left { // or it was released, and waits for the machine that takes it
-		return s.opts.Blobs.Delete(ctx, doomedBlob(id))
-	}
-	if err := s.opts.Blobs.Delete(ctx, manifestBlob(id)); err != nil {
-		return err
-	}
-	return s.clearMarks(ctx, id)
-}
-
 // finishDeletes continues deletions that did not reach the object store.
 func (s *Store) finishDeletes(ctx context.Context) error {
 	list, err := os.ReadDir(s.path(dirDeleted))

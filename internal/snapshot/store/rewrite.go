@@ -38,7 +38,7 @@ type rewriter struct {
 // most packs that no snapshot uses.
 func (g *collector) rewrite(ctx context.Context) error {
 	s := g.s
-	p, err := newPacker(ctx, s, snapshot.Manifest{}, nil)
+	p, err := s.newPacker(ctx, snapshot.Manifest{}, nil)
 	if err != nil {
 		return err
 	}
