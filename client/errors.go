@@ -46,7 +46,10 @@ func (w wireError) restore(op string) error {
 	if w.Cause == "" {
 		w.Cause = strings.TrimPrefix(w.Message, w.Field+": ")
 	}
-	if w.Cause != string(e.Kind) { // otherwise Error writes the kind itself
+	switch {
+	case e.Kind == carrel.Conflict && e.Field == "idempotencyKey":
+		e.Err = carrel.ErrKeyReused
+	case w.Cause != string(e.Kind): // otherwise Error writes the kind itself
 		e.Err = errors.New(w.Cause)
 	}
 	return e

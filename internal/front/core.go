@@ -264,5 +264,12 @@ func (c *core) passportOf(ctx context.Context, home fleet.Home) ([]byte, error) 
 // that node.
 func (c *core) Computer(ctx context.Context, id carrel.ID) (carrel.Computer, error) {
 	c.homes.forget(id)
-	return c.Engine.Computer(ctx, id)
+	box, err := c.Engine.Computer(ctx, id)
+	if node, ok := c.Engine.Directory().Node(id); ok && err == nil {
+		if home, herr := c.homes.find(ctx, id); herr == nil {
+			node = home.Node
+		}
+		box = boundComputer{box, &c.homes.lives, id, node}
+	}
+	return box, err
 }

@@ -206,7 +206,7 @@ func (f *Front) openEngine() (err error) {
 		return err
 	}
 	f.undo.Add(func() { _ = f.engine.Close() })
-	f.nodes.engine = f.engine
+	f.nodes.engine, f.nodes.lost = f.engine, homes.lives.endAll
 	f.core = &core{Engine: f.engine, homes: homes, nodes: f.nodes, events: f.store,
 		templates: newTemplates(f.engine, f.nodes, f.log), vault: newVault(registry, f.nodes, f.authority.Key, f.log)}
 	f.proxy = newProxy(homes, f.nodes, f.callers)

@@ -34,6 +34,7 @@ type homes struct {
 	registry fleet.Registry
 	nodes    *nodes
 	log      *slog.Logger
+	lives    lives
 
 	mu     sync.Mutex
 	known  map[carrel.ID]seen
@@ -99,6 +100,7 @@ func (h *homes) find(ctx context.Context, id carrel.ID) (fleet.Home, error) {
 // note remembers a home.
 func (h *homes) note(home fleet.Home) {
 	home.Passport = nil
+	h.lives.end(home.Sandbox, home.Node)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.known) >= maxKnown {

@@ -28,7 +28,8 @@ type nodes struct {
 	issuer   *certificate.Issuer
 	own      func() *tls.Certificate // the front's
 	log      *slog.Logger
-	engine   *engine.Engine // set before anything is served
+	engine   *engine.Engine    // set before anything is served
+	lost     func(node string) // is called for a node whose lease has expired; set as engine
 
 	mu      sync.Mutex
 	byName  map[string]fleet.Node
@@ -62,6 +63,9 @@ func (n *nodes) read(ctx context.Context) error {
 	byName := make(map[string]fleet.Node, len(all))
 	urls := map[string]string{}
 	for _, f := range all {
+		if !f.Alive() && n.lost != nil {
+			n.lost(f.Name)
+		}
 		if f.URL == "" {
 			continue // it has a name, and has not enrolled yet
 		}

@@ -80,7 +80,7 @@ func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
 
 // target is where a request goes; it travels in the request's context.
 type target struct {
-	id   carrel.ID // "" when the request only names a signature
+	id   carrel.ID // "" when the request has a signature only, or names a sandbox in a wrong way
 	body *repeatable
 }
 
@@ -90,7 +90,7 @@ type targetKey struct{}
 func (p *proxy) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t, ok, err := gateway.Route(r.Host, r.Header)
-		if !ok {
+		if !ok && !gateway.Signed(r) {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -165,19 +165,15 @@ const sendings = 3
 // that has it now.
 func (p *proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	to, _ := r.Context().Value(targetKey{}).(*target)
+	if to.id == "" {
+		return p.ask(r, to)
+	}
 	for n := 1; ; n++ {
 		node, err := p.node(r.Context(), to.id)
 		if err != nil {
 			return nil, err
 		}
-		out := r.Clone(r.Context())
-		out.URL.Scheme, out.URL.Host = "https", hostOf(node.URL)
-		out.Host = r.Host
-		out.Body = to.body.body()
-		if out.ContentLength == 0 && to.body.can {
-			out.Body = nil
-		}
-		resp, err := p.pool(node).of(r).RoundTrip(out)
+		resp, err := p.send(r, to, node)
 		if err != nil {
 			p.homes.forget(to.id)
 			if refused(err) && to.body.can && n < sendings {
@@ -185,7 +181,7 @@ func (p *proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 			}
 			return nil, err
 		}
-		if resp.Header.Get(gateway.HeaderRefused) != gateway.RefusedGone || to.id == "" {
+		if resp.Header.Get(gateway.HeaderRefused) != gateway.RefusedGone {
 			return resp, nil
 		}
 		p.homes.forget(to.id)
@@ -195,6 +191,62 @@ func (p *proxy) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		_ = resp.Body.Close()
 	}
+}
+
+// send sends a request to a node. The connection ends with the sandbox's stay there.
+func (p *proxy) send(r *http.Request, to *target, node fleet.Node) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	life, release := p.homes.lives.hold(to.id, node.Name)
+	stop := context.AfterFunc(life, func() { cancel(errMoved) })
+	done := func() { stop(); release(); cancel(nil) }
+	out := r.Clone(ctx)
+	out.URL.Scheme, out.URL.Host = "https", hostOf(node.URL)
+	out.Host = r.Host
+	out.Body = to.body.body()
+	if out.ContentLength == 0 && to.body.can {
+		out.Body = nil
+	}
+	resp, err := p.pool(node).of(r).RoundTrip(out)
+	if err != nil {
+		done()
+		return nil, err
+	}
+	bindBody(resp, life, done)
+	return resp, nil
+}
+
+// ask sends a request that names no sandbox, but has a signature, to one node after the other, until
+// one has the sandbox whose token signed it. A body that can't be sent again goes to the node that
+// does not refuse the question that browsers ask before they send one.
+func (p *proxy) ask(r *http.Request, to *target) (*http.Response, error) {
+	ready, _ := p.nodes.ready()
+	if len(ready) == 0 {
+		return nil, &carrel.Error{Op: "route request", Kind: carrel.Unavailable, Err: errNoNodes}
+	}
+	for i, node := range ready {
+		if !to.body.can && i < len(ready)-1 && !p.wants(r, node) {
+			continue
+		}
+		resp, err := p.send(r, to, node)
+		if err != nil || resp.Header.Get(gateway.HeaderRefused) != gateway.RefusedGone || !to.body.can || i == len(ready)-1 {
+			return resp, err
+		}
+		_ = resp.Body.Close()
+	}
+	return nil, errNoNodes // not reached: the last node's answer is returned
+}
+
+// wants reports whether a node has the sandbox whose token signed a request.
+func (p *proxy) wants(r *http.Request, node fleet.Node) bool {
+	q := r.Clone(r.Context())
+	q.Method, q.Body, q.ContentLength = http.MethodOptions, nil, 0
+	q.Header = http.Header{"Origin": {"https://example.com"}, "Access-Control-Request-Method": {r.Method}}
+	resp, err := p.send(q, &target{body: &repeatable{can: true}}, node)
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	return resp.Header.Get(gateway.HeaderRefused) != gateway.RefusedGone
 }
 
 // refused reports whether a connection was not made.
@@ -214,17 +266,15 @@ func hostOf(nodeURL string) string {
 // node returns the node of a sandbox. One that has no home is asked for at any node, which words the
 // answer.
 func (p *proxy) node(ctx context.Context, id carrel.ID) (fleet.Node, error) {
-	if id != "" {
-		home, err := p.homes.find(ctx, id)
-		if err == nil {
-			if n, ok := p.nodes.node(home.Node); ok {
-				return n, nil
-			}
-			err = &carrel.Error{Op: "route request", Kind: carrel.Unavailable, ID: id, Err: errors.New("its node has left the fleet")}
+	home, err := p.homes.find(ctx, id)
+	if err == nil {
+		if n, ok := p.nodes.node(home.Node); ok {
+			return n, nil
 		}
-		if carrel.KindOf(err) != carrel.NotFound {
-			return fleet.Node{}, err
-		}
+		err = &carrel.Error{Op: "route request", Kind: carrel.Unavailable, ID: id, Err: errors.New("its node has left the fleet")}
+	}
+	if carrel.KindOf(err) != carrel.NotFound {
+		return fleet.Node{}, err
 	}
 	ready, _ := p.nodes.ready()
 	if len(ready) == 0 {

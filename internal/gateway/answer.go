@@ -101,6 +101,7 @@ func tooMany(t Target, most int) *answer {
 // refuse answers a request that does not name a sandbox correctly.
 func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	a := &answer{Message: err.Error(), Code: refusalCode(err)}
+	a.gone = a.Code == http.StatusUnauthorized // no sandbox here made the signature
 	if re, ok := errors.AsType[*routeError](err); ok {
 		a.SandboxID, a.Message = re.ID, re.Message
 	}

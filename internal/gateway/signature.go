@@ -23,6 +23,9 @@ const (
 	maxSignedTime = 20 // digits of an int64, with its sign
 )
 
+// Signed reports whether a request is for a signed file URL, which names no sandbox.
+func Signed(r *http.Request) bool { return signed(r) }
+
 // signed reports whether a request is for a signed file URL.
 func signed(r *http.Request) bool {
 	return r.URL.Path == "/files" && (r.Method == http.MethodGet || r.Method == http.MethodPost || r.Method == http.MethodHead || r.Method == http.MethodOptions) &&

@@ -182,7 +182,12 @@ func (f *fleetOf) sh(c *client.Client, id carrel.ID, command string) string {
 	return out
 }
 
+// tryTime bounds one command.
+const tryTime = 20 * time.Second
+
 func try(ctx context.Context, c *client.Client, id carrel.ID, command string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryTime)
+	defer cancel()
 	box, err := c.Computer(ctx, id)
 	if err != nil {
 		return "", err
