@@ -42,10 +42,11 @@ func onWalls(t *testing.T, n int) *fleetOf {
 // count reads a sandbox's counter.
 func (f *fleetOf) count(id carrel.ID) int {
 	f.t.Helper()
-	n, err := strconv.Atoi(f.sh(f.Client, id, "cat /tmp/count"))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	n := 0
+	testenv.EventuallyNil(f.t, "the counter is read whole", func() (err error) {
+		n, err = strconv.Atoi(f.sh(f.Client, id, "cat /tmp/count"))
+		return err
+	})
 	return n
 }
 
