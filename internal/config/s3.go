@@ -65,13 +65,14 @@ func (s *S3) applyEnv(getenv func(string) string) {
 // s3Scheme is the prefix of an object store's name.
 const s3Scheme = "s3://"
 
-// SnapshotBucket splits a SnapshotStore of the form s3://bucket/prefix. ok is false
+// SnapshotBucket splits a SnapshotStore of the form s3://bucket/prefix?options. ok is false
 // for a directory.
 func (c Config) SnapshotBucket() (bucket, prefix string, ok bool) {
 	rest, ok := strings.CutPrefix(c.SnapshotStore, s3Scheme)
 	if !ok {
 		return "", "", false
 	}
+	rest, _, _ = strings.Cut(rest, "?")
 	bucket, prefix, _ = strings.Cut(rest, "/")
 	return bucket, strings.Trim(prefix, "/"), true
 }
@@ -110,6 +111,8 @@ func checkStoreDir(dir string) error {
 	return nil
 }
 
+// checkS3 checks what can be checked without package s3, which the clients of other systems don't
+// link. The options behind the question mark are checked there, when the daemon opens the store.
 func (c Config) checkS3() error {
 	const field = "snapshot-store"
 	bucket, prefix, _ := c.SnapshotBucket()

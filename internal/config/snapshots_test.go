@@ -80,6 +80,21 @@ func TestS3Env(t *testing.T) {
 	}
 }
 
+// TestSnapshotStoreOptions has options behind the store's name. They are no part of the prefix.
+func TestSnapshotStoreOptions(t *testing.T) {
+	for _, store := range []string{"s3://bucket?insecure=true", "s3://bucket/p?insecure=true&endpoint=http://minio.example.com:9000", "s3://bucket/p?"} {
+		cfg := Default()
+		withKeys(&cfg)
+		cfg.SnapshotStore = store
+		if err := cfg.Validate(); err != nil {
+			t.Errorf("%s: %v", store, err)
+		}
+		if bucket, prefix, ok := cfg.SnapshotBucket(); !ok || bucket != "bucket" || prefix != "" && prefix != "p" {
+			t.Errorf("%s: %q %q %v", store, bucket, prefix, ok)
+		}
+	}
+}
+
 func TestSnapshotStoreDirectory(t *testing.T) {
 	for _, dir := range []string{"", "/srv/snapshots", "relative/dir", "s3", "./s3:odd"} {
 		cfg := Default()

@@ -104,9 +104,19 @@ func openBlobs(ctx context.Context, cfg config.Config, dir string,
 	return b, false, err
 }
 
-// openS3 opens an object store. The environment gives the settings that are not in its address.
-// They come in through the configuration.
+// openS3 opens an object store.
 func openS3(ctx context.Context, where string, cfg config.S3) (snapshot.Blobs, error) {
+	loc, err := locateS3(where, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return s3.Open(ctx, loc, s3.Options{AccessKey: cfg.AccessKeyID, SecretKey: string(cfg.SecretAccessKey),
+		SessionToken: string(cfg.SessionToken), Proxy: http.ProxyFromEnvironment})
+}
+
+// locateS3 reads an object store's address. The environment gives the settings that are not in it.
+// They come in through the configuration.
+func locateS3(where string, cfg config.S3) (s3.Location, error) {
 	if u, err := url.Parse(where); err == nil {
 		q := u.Query()
 		for name, value := range map[string]string{"endpoint": cfg.Endpoint, "region": cfg.Region} {
@@ -117,10 +127,5 @@ func openS3(ctx context.Context, where string, cfg config.S3) (snapshot.Blobs, e
 		u.RawQuery = q.Encode()
 		where = u.String()
 	}
-	loc, err := s3.ParseLocation(where)
-	if err != nil {
-		return nil, err
-	}
-	return s3.Open(ctx, loc, s3.Options{AccessKey: cfg.AccessKeyID, SecretKey: string(cfg.SecretAccessKey),
-		SessionToken: string(cfg.SessionToken), Proxy: http.ProxyFromEnvironment})
+	return s3.ParseLocation(where)
 }

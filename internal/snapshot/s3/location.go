@@ -50,7 +50,7 @@ func ParseLocation(text string) (Location, error) {
 	}
 	l := Location{Bucket: u.Host, Prefix: strings.Trim(u.Path, "/"), Region: defaultRegion}
 	if !bucketForm.MatchString(l.Bucket) {
-		return Location{}, badLocation("bucket", fmt.Sprintf("%q is not the name of a bucket", l.Bucket), "a bucket's name has 3–63 lower-case letters, digits, - and .")
+		return Location{}, badLocation("bucket", "what follows s3:// is not the name of a bucket", "a bucket's name has 3–63 lower-case letters, digits, - and .")
 	}
 	if l.Prefix != "" {
 		if err := snapshot.CheckBlobName(l.Prefix); err != nil {
@@ -82,7 +82,7 @@ func (l *Location) parseQuery(raw string) error {
 			return badLocation(key, "it is given twice", "")
 		case flag != nil:
 			if *flag, err = strconv.ParseBool(values[0]); err != nil {
-				return badLocation(key, fmt.Sprintf("%q is neither true nor false", values[0]), "")
+				return badLocation(key, fmt.Sprintf("%q is neither true nor false", values[0]), "write "+key+"=true, or leave it out")
 			}
 		}
 	}
@@ -108,7 +108,7 @@ func (l *Location) checkEndpoint(insecure bool) error {
 	}
 	if u.Scheme == "http" && !insecure && !isLoopback(u.Hostname()) {
 		return badLocation("endpoint", l.Endpoint+" is not encrypted, and snapshots hold secrets",
-			"use https://, or add insecure=true where nobody listens in")
+			"use https://, or add ?insecure=true to the store's URL, where nobody can listen in or change what passes")
 	}
 	l.Endpoint = u.Scheme + "://" + u.Host
 	return nil
