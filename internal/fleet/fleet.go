@@ -49,8 +49,8 @@ type Node struct {
 	Name string
 	// URL is where fronts reach its daemon. Key is the daemon's API key.
 	URL, Key string
-	// Public is the SHA-256 of the public key of the node's certificate. It stays the same for as
-	// long as the name does: another machine can't take the name.
+	// Public is the SHA-256 of the public key of the node's certificate. It stays the same while the
+	// node lives: another machine can take the name only when its lease has expired.
 	Public []byte
 	// Token is the number of this start of the node; higher than those of all earlier ones.
 	Token int64
@@ -85,6 +85,10 @@ func CheckName(name string) error {
 	}
 	return nil
 }
+
+// Departed is the name in a home whose node's name was taken over by another machine. It is no valid
+// name of a node. token is the number of the last start before.
+func Departed(name string, token int64) string { return fmt.Sprintf("~%s~%d", name, token) }
 
 // State says what a sandbox does at its home.
 type State string
@@ -126,6 +130,9 @@ func (h Home) LogValue() slog.Value { return slog.StringValue(fmt.Sprint(h)) }
 type Member struct {
 	Name  string
 	Token int64
+	// Public, if it is set, must be the node's. A door for nodes sets it: the machine that had the
+	// name before has a certificate of that name, too.
+	Public []byte
 }
 
 // Authority is the fleet's certificate authority: a certificate and its key, in PEM.
@@ -143,8 +150,10 @@ type Registry interface {
 	// Authority returns the fleet's authority. The first caller's is kept.
 	Authority(ctx context.Context, first Authority) (Authority, error)
 
-	// Admit gives a name to the machine with a public key. Error: Conflict ([ErrHeld]) when the name
-	// belongs to another key.
+	// Admit gives a name to the machine with a public key. If the name belongs to another key whose
+	// lease has expired, the machine takes the name over, but none of the sandboxes: their homes get
+	// the name [Departed], which no node has. Those that ran are lost, and other nodes may take what
+	// has a passport. Error: Conflict ([ErrHeld]) when the other key's lease has not expired.
 	Admit(ctx context.Context, name string, public []byte) error
 	// Enroll makes a node a member for a time, as a new start of it. Errors: NotFound when the name
 	// is no node's (any more), Conflict ([ErrHeld]) when it belongs to another public key.
@@ -156,13 +165,15 @@ type Registry interface {
 	// Drain sets whether a node gets new sandboxes. Error: NotFound.
 	Drain(ctx context.Context, name string, draining bool) error
 	// Remove forgets a node and its name. Its lease must have expired, and it must be no sandbox's
-	// home, unless force is set; then the homes go, too. Errors: NotFound, Conflict.
+	// home, unless force is set; then the homes go, too, also those of machines that had the name
+	// before. Errors: NotFound, Conflict.
 	Remove(ctx context.Context, name string, force bool) error
 
 	// Claim makes members the homes of sandboxes that run or are paused on them and have no home
 	// yet. It returns the homes as they are afterwards: those on another node are not the member's.
 	// A home of the member's gets the claim's state if the claim's token is that of its stay. It
-	// loses its passport then, which is older.
+	// loses its passport then, which is older. But a stay that is paused does not run again: a claim
+	// that says so is older than the pause.
 	// Error: Conflict ([ErrFenced]) when the membership has ended.
 	Claim(ctx context.Context, m Member, homes ...Home) ([]Home, error)
 	// Begin is called before a paused sandbox runs again. Error: Conflict ([ErrFenced]) when the
@@ -192,7 +203,8 @@ type Registry interface {
 	PutSecret(ctx context.Context, s SealedSecret) error
 	DropSecret(ctx context.Context, project, name string) error
 	Secrets(ctx context.Context) ([]SealedSecret, error)
-	// Lose marks the homes whose sandbox ran on a node whose lease has expired, and returns those
+	// Lose marks the homes whose sandbox ran on a node whose lease has expired, or that another
+	// machine took the name of, and returns those
 	// that were not marked yet, without passports.
 	Lose(ctx context.Context) ([]Home, error)
 }

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,7 +69,11 @@ func (c *core) claim(ctx context.Context, sb carrel.Sandbox) error {
 		fleet.Home{Sandbox: sb.ID, Project: sb.Project, State: fleet.Running})
 	if errors.Is(err, fleet.ErrFenced) { // it joined anew just now: read its token again
 		if err = c.nodes.read(ctx); err == nil {
-			n, _ = c.nodes.node(name)
+			now, _ := c.nodes.node(name)
+			if !bytes.Equal(now.Public, n.Public) {
+				return fmt.Errorf("node %q is another machine now", name)
+			}
+			n = now
 			list, err = c.homes.registry.Claim(ctx, fleet.Member{Name: n.Name, Token: n.Token},
 				fleet.Home{Sandbox: sb.ID, Project: sb.Project, State: fleet.Running})
 		}

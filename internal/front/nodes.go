@@ -36,14 +36,14 @@ type nodes struct {
 	list    []engine.Node
 	changed chan struct{}
 	look    chan struct{}
-	dialled map[[3]string]*client.Client // by node, URL and project
+	dialled map[[4]string]*client.Client // by node, URL, key and project
 }
 
 var _ engine.Nodes = (*nodes)(nil)
 
 func newNodes(r fleet.Registry, i *certificate.Issuer, log *slog.Logger) *nodes {
 	return &nodes{registry: r, issuer: i, log: log, byName: map[string]fleet.Node{}, changed: make(chan struct{}),
-		look: make(chan struct{}, 1), dialled: map[[3]string]*client.Client{}}
+		look: make(chan struct{}, 1), dialled: map[[4]string]*client.Client{}}
 }
 
 // Nodes implements engine.Nodes.
@@ -165,7 +165,7 @@ func (n *nodes) client(name, project string) (*client.Client, error) {
 	if !ok {
 		return nil, &carrel.Error{Op: "call node", Kind: carrel.NotFound, Field: "node", Err: fmt.Errorf("there is no node %.80q", name)}
 	}
-	at := [3]string{name, f.URL, project}
+	at := [4]string{name, f.URL, f.Key, project}
 	if c := n.dialled[at]; c != nil {
 		return c, nil
 	}

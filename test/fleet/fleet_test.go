@@ -426,7 +426,7 @@ func TestSplit(t *testing.T) {
 }
 
 // TestIntruders come to the front's door for nodes without the join token, and with a name that is
-// another's.
+// another's. A name that a dead node had is given away, without the node's sandboxes.
 func TestIntruders(t *testing.T) {
 	f := start(t, 1)
 	join := func(name, token string) error {
@@ -457,6 +457,26 @@ func TestIntruders(t *testing.T) {
 	}
 	if _, err := svc.List(t.Context(), carrel.ListOptions{}); carrel.KindOf(err) != carrel.Unavailable {
 		t.Errorf("the node's door for fronts, without a certificate: %v", err)
+	}
+
+	sb := f.create(carrel.CreateOptions{})
+	f.nodes[0].Kill9()
+	if err := join("node-0", joinToken); carrel.KindOf(err) != carrel.Conflict {
+		t.Errorf("the name of a node whose lease has not expired: %v", err)
+	}
+	testenv.EventuallyNil(t, "the dead node's name is free", func() error { return join("node-0", joinToken) })
+	_, err = try(t.Context(), f.Client, sb.ID, "true")
+	if carrel.KindOf(err) != carrel.Unavailable || carrel.HintOf(err) == "" {
+		t.Errorf("a sandbox of the dead node: %v, want Unavailable and a hint", err)
+	}
+	if n := f.stateOf("node-0"); n.Running+n.Paused+n.Lost != 0 {
+		t.Errorf("the machine that has the name now has sandboxes: %+v", n)
+	}
+	f.nodes[0].Restart() // the old machine; nobody lives in the name, so it gets it back
+	f.ready(1)
+	_, err = try(t.Context(), f.Client, sb.ID, "true")
+	if carrel.KindOf(err) != carrel.Unavailable {
+		t.Errorf("the sandbox after its node came back with its name: %v, want Unavailable", err)
 	}
 }
 

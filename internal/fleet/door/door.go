@@ -313,17 +313,17 @@ func (d *Door) member(r *http.Request, peer certificate.Peer) (any, error) {
 		return nil, &carrel.Error{Op: "read message", Kind: carrel.Invalid, Field: "homes",
 			Err: fmt.Errorf("more than %d in one message", fleet.MaxClaims)}
 	}
-	ctx, reg, m := r.Context(), d.opts.Registry, fleet.Member{Name: peer.Node, Token: q.Token}
+	ctx, reg, m := r.Context(), d.opts.Registry, fleet.Member{Name: peer.Node, Token: q.Token, Public: peer.Public}
 	switch r.URL.Path {
 	case fleet.PathRenew:
 		n, err := reg.Renew(ctx, m, d.opts.Lease)
-		if err == nil && string(n.Public) != string(peer.Public) {
-			err = d.known(ctx, peer)
-		}
 		return d.membership(n), err
 	case fleet.PathClaim:
 		return d.claim(ctx, m, q.Homes)
 	case fleet.PathHomes:
+		if err := d.known(ctx, peer); err != nil {
+			return nil, err
+		}
 		list, err := reg.Homes(ctx, m.Name)
 		var out fleet.MemberAnswer
 		for _, h := range list {

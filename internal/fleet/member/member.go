@@ -323,7 +323,9 @@ func (m *Member) round(ctx context.Context) error {
 	a, err := call[fleet.MemberAnswer](ctx, m.caller, "enroll node", fleet.PathEnroll, "",
 		fleet.EnrollRequest{URL: m.opts.URL, Key: m.opts.Key, Version: m.opts.Version, Taints: m.opts.Taints})
 	if err != nil {
-		if carrel.KindOf(err) == carrel.NotFound { // it was removed: only the join token lets it in again
+		// It was removed, or another machine has taken the name over since its lease expired: only the
+		// join token lets it in again, when the name is free.
+		if carrel.KindOf(err) == carrel.NotFound || errors.Is(err, fleet.ErrHeld) {
 			m.forget()
 		}
 		return err

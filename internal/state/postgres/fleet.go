@@ -35,32 +35,42 @@ const (
 
 	admitNode = `INSERT INTO nodes (name, token, public, expires, draining, body)
 		VALUES ($1, nextval('lease_tokens'), $2, clock_timestamp(), false, '{}') ON CONFLICT DO NOTHING`
-	publicOf   = `SELECT public FROM nodes WHERE name = $1`
+	publicOf = `SELECT public FROM nodes WHERE name = $1`
+	ownerOf  = `SELECT public, token, expires <= clock_timestamp() FROM nodes WHERE name = $1 FOR UPDATE`
+	leave    = `UPDATE homes SET node = $2 WHERE node = $1`
+	// A name that is drained stays so.
+	passName = `UPDATE nodes SET public = $2, token = nextval('lease_tokens'), expires = clock_timestamp(), body = '{}'
+		WHERE name = $1`
 	enrollNode = `UPDATE nodes n SET token = nextval('lease_tokens'), expires = ` + expiresIn + `, body = $4
 		WHERE name = $1 AND public = $3 RETURNING ` + nodeFields
-	renewNode = `UPDATE nodes n SET expires = ` + expiresIn + ` WHERE name = $1 AND token = $3 RETURNING ` + nodeFields
+	renewNode = `UPDATE nodes n SET expires = ` + expiresIn + ` 
+		WHERE name = $1 AND token = $3 AND ($4::bytea IS NULL OR public = $4) RETURNING ` + nodeFields
 	listNodes = `SELECT ` + nodeFields + ` FROM nodes n ORDER BY name`
 	drainNode = `UPDATE nodes SET draining = $2 WHERE name = $1`
 	lockNode  = `SELECT n.expires <= clock_timestamp(), (SELECT count(*) FROM homes WHERE node = n.name)
 		FROM nodes n WHERE name = $1 FOR UPDATE`
-	dropHomes  = `DELETE FROM homes WHERE node = $1`
+	dropHomes  = `DELETE FROM homes WHERE node = $1 OR (node > $2 AND node < $3)`
 	removeNode = `DELETE FROM nodes WHERE name = $1`
 
 	// The lock keeps the node's name, not its lease: a claim does not wait for a renewal.
-	isMember = `SELECT token = $2 AND expires > clock_timestamp() FROM nodes WHERE name = $1 FOR KEY SHARE`
-	homeRow  = `SELECT h.sandbox, h.project, h.node, h.token, h.state, h.passport, ` + leftOf + `
+	isMember = `SELECT token = $2 AND expires > clock_timestamp() AND ($3::bytea IS NULL OR public = $3)
+		FROM nodes WHERE name = $1 FOR KEY SHARE`
+	homeRow = `SELECT h.sandbox, h.project, h.node, h.token, h.state, h.passport, ` + leftOf + `
 		FROM homes h LEFT JOIN nodes n ON n.name = h.node WHERE h.sandbox = $1`
 	listHomes = `SELECT h.sandbox, h.project, h.node, h.token, h.state, NULL::bytea, ` + leftOf + `
 		FROM homes h LEFT JOIN nodes n ON n.name = h.node WHERE h.node = $1 ORDER BY h.sandbox`
+	// Only a new stay makes what is paused run. A claim that says so was on its way for too long.
 	claimHome = `INSERT INTO homes AS h (sandbox, project, node, token, state)
 		VALUES ($1, $2, $3, nextval('lease_tokens'), $4)
 		ON CONFLICT (sandbox) DO UPDATE SET state = excluded.state, passport = NULL
-		WHERE h.node = excluded.node AND h.state <> excluded.state AND h.state NOT IN ('ended', 'moving') AND h.token = $5`
+		WHERE h.node = excluded.node AND h.state <> excluded.state AND h.state NOT IN ('ended', 'moving') AND h.token = $5
+			AND NOT (h.state = 'paused' AND excluded.state = 'running')`
 	beginHome = `UPDATE homes SET state = 'running', passport = NULL, token = nextval('lease_tokens')
 		WHERE sandbox = $1 AND node = $2 AND state <> 'ended'`
 	publishHome = `UPDATE homes SET passport = $3, state = CASE WHEN $4 THEN 'paused' ELSE state END
 		WHERE sandbox = $1 AND node = $2 AND token = $5`
-	endHomes = `DELETE FROM homes WHERE sandbox = ANY ($1) AND node = $2`
+	endHomes = `DELETE FROM homes WHERE sandbox = ANY ($1) AND node = $2
+		AND ($3::bytea IS NULL OR EXISTS (SELECT FROM nodes WHERE name = $2 AND public = $3))`
 
 	// The node's row is locked against a renewal. A node that renews late finds the move done.
 	lockHome = `SELECT h.token, h.state, h.passport IS NOT NULL, h.node FROM homes h WHERE h.sandbox = $1 FOR UPDATE`
@@ -68,8 +78,10 @@ const (
 	moveHome = `UPDATE homes SET node = $2, token = nextval('lease_tokens'), state = 'moving' WHERE sandbox = $1`
 	arrived  = `UPDATE homes SET state = 'paused' WHERE sandbox = $1 AND token = $2 AND state = 'moving'`
 	killHome = `UPDATE homes SET state = 'ended', passport = NULL, token = nextval('lease_tokens') WHERE sandbox = $1`
-	loseHome = `WITH dead AS (SELECT name FROM nodes WHERE expires <= clock_timestamp() FOR SHARE)
-		UPDATE homes h SET state = 'lost' FROM dead WHERE h.node = dead.name AND h.state = 'running'
+	// Names from ~ on are no node's.
+	loseHome = `WITH dead AS (SELECT name FROM nodes WHERE expires <= clock_timestamp() FOR SHARE),
+		gone AS (SELECT name FROM dead UNION SELECT node FROM homes WHERE node >= '~' AND state = 'running')
+		UPDATE homes h SET state = 'lost' FROM gone WHERE h.node = gone.name AND h.state = 'running'
 		RETURNING h.sandbox, h.project, h.node, h.token, h.state, NULL::bytea, 0::bigint`
 )
 
@@ -98,8 +110,31 @@ func (f Fleet) Admit(ctx context.Context, name string, public []byte) error {
 		if _, err := tx.Exec(ctx, admitNode, key(name), public); err != nil {
 			return err
 		}
-		return f.checkPublic(ctx, tx, op, name, public)
+		var has []byte
+		var token int64
+		var expired bool
+		err := tx.QueryRow(ctx, ownerOf, key(name)).Scan(&has, &token, &expired)
+		switch {
+		case err != nil:
+			return err
+		case bytes.Equal(has, public):
+			return nil
+		case !expired:
+			return held(op, name)
+		}
+		if _, err := tx.Exec(ctx, leave, key(name), key(fleet.Departed(name, token))); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, passName, key(name), public)
+		return err
 	})
+}
+
+// held is the error for a name that is another machine's.
+func held(op, name string) error {
+	return &carrel.Error{Op: op, Kind: carrel.Conflict, Field: "name",
+		Err:  fmt.Errorf("%w: the name %s belongs to a machine with another key", fleet.ErrHeld, name),
+		Hint: "give this node another name; it can have this one when the other machine's lease has expired"}
 }
 
 // checkPublic returns an error unless a node has this public key.
@@ -111,9 +146,7 @@ func (f Fleet) checkPublic(ctx context.Context, tx pgx.Tx, op, name string, publ
 	case err != nil:
 		return err
 	case !bytes.Equal(has, public):
-		return &carrel.Error{Op: op, Kind: carrel.Conflict, Field: "name",
-			Err:  fmt.Errorf("%w: the name %s belongs to a machine with another key", fleet.ErrHeld, name),
-			Hint: "give this node another name, or free it with: carrel node rm " + name}
+		return held(op, name)
 	}
 	return nil
 }
@@ -143,7 +176,7 @@ func (f Fleet) Enroll(ctx context.Context, n fleet.Node, lease time.Duration) (f
 // Renew implements fleet.Registry.
 func (f Fleet) Renew(ctx context.Context, m fleet.Member, lease time.Duration) (fleet.Node, error) {
 	const op = "renew membership"
-	got, found, err := f.node(ctx, op, renewNode, key(m.Name), lease.Microseconds(), m.Token)
+	got, found, err := f.node(ctx, op, renewNode, key(m.Name), lease.Microseconds(), m.Token, m.Public)
 	if err == nil && !found {
 		err = notMember(op, "", m)
 	}
@@ -196,7 +229,7 @@ func (f Fleet) Remove(ctx context.Context, name string, force bool) error {
 				Err:  fmt.Errorf("%w: node %s is the home of %d sandboxes", fleet.ErrHeld, name, homes),
 				Hint: "start it again and drain it; --force gives its sandboxes up"}
 		}
-		if _, err := tx.Exec(ctx, dropHomes, key(name)); err != nil {
+		if _, err := tx.Exec(ctx, dropHomes, key(name), key("~"+name+"~"), key("~"+name+"\x7f")); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, removeNode, key(name))
@@ -253,7 +286,7 @@ func (f Fleet) End(ctx context.Context, m fleet.Member, ids ...carrel.ID) error 
 		keys[i] = key(string(id))
 	}
 	return f.within(ctx, "end sandboxes", "", func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, endHomes, keys, key(m.Name))
+		_, err := tx.Exec(ctx, endHomes, keys, key(m.Name), m.Public)
 		return err
 	})
 }
@@ -428,7 +461,7 @@ func (f Fleet) as(ctx context.Context, op string, id carrel.ID, m fleet.Member,
 	fn func(context.Context, pgx.Tx) error) error {
 	return f.within(ctx, op, id, func(ctx context.Context, tx pgx.Tx) error {
 		var good bool
-		err := tx.QueryRow(ctx, isMember, key(m.Name), m.Token).Scan(&good)
+		err := tx.QueryRow(ctx, isMember, key(m.Name), m.Token, m.Public).Scan(&good)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows), err == nil && !good:
 			return notMember(op, id, m)

@@ -94,9 +94,8 @@ func testFleetMembers(t *testing.T, server *postgrestest.Server) {
 	}
 	refusedFor(t, "remove a node that lives", r.Remove(ctx, "a", true), fleet.ErrHeld)
 
-	b := enroll(t, r, "b", brief)
 	h := claim(t, r, enroll(t, r, "b", time.Minute), fleet.Running)
-	b = enroll(t, r, "b", brief)
+	b := enroll(t, r, "b", brief)
 	expired(t, r, "b")
 	refusedFor(t, "remove a home", r.Remove(ctx, "b", false), fleet.ErrHeld)
 	if err := r.Remove(ctx, "b", true); err != nil {
@@ -116,6 +115,101 @@ func testFleetMembers(t *testing.T, server *postgrestest.Server) {
 	for _, mine := range []fleet.Authority{first, {Cert: []byte("other"), Key: []byte("other")}} {
 		if got, err := r.Authority(ctx, mine); err != nil || string(got.Cert) != "cert" || string(got.Key) != "key" {
 			t.Errorf("%s %v", got.Cert, err)
+		}
+	}
+}
+
+// testFleetTakeOver has another machine take the name of a node, which it may only when the lease has
+// expired. The machine gets none of the homes, and the old one can do nothing in the name any more.
+func testFleetTakeOver(t *testing.T, server *postgrestest.Server) {
+	r := nodes(t, server, 1)[0].Fleet()
+	ctx := t.Context()
+	a := enroll(t, r, "a", time.Minute)
+	old := enroll(t, r, "b", time.Minute)
+	old.Public = []byte("public key of b")
+	runs, paused, bare := claim(t, r, old, fleet.Running), claim(t, r, old, fleet.Running), claim(t, r, old, fleet.Paused)
+	if err := r.Publish(ctx, old, paused.Sandbox, paused.Token, []byte("a pause"), true); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Drain(ctx, "b", true); err != nil {
+		t.Fatal(err)
+	}
+	public := []byte("another")
+	refusedFor(t, "the name of a node that lives", r.Admit(ctx, "b", public), fleet.ErrHeld)
+	if _, err := r.Renew(ctx, old, brief); err != nil {
+		t.Fatal(err)
+	}
+	expired(t, r, "b")
+	if err := r.Admit(ctx, "b", public); err != nil {
+		t.Fatalf("the name of a node that is gone: %v", err)
+	}
+	if err := r.Admit(ctx, "b", public); err != nil {
+		t.Fatalf("once more: %v", err)
+	}
+	n, err := r.Enroll(ctx, fleet.Node{Name: "b", URL: "https://new.example.com", Public: public}, time.Minute)
+	if err != nil || n.Token <= old.Token || !n.Draining {
+		t.Fatalf("%v %v draining: %v", n, err, n.Draining)
+	}
+	b := fleet.Member{Name: "b", Token: n.Token, Public: public}
+	if list, err := r.Homes(ctx, "b"); err != nil || len(list) != 0 {
+		t.Fatalf("the new machine has %v %v", list, err)
+	}
+
+	// What ran is lost, not the new machine's. What was paused moves, also to the new machine.
+	lost, err := r.Lose(ctx)
+	if err != nil || len(lost) != 1 || lost[0].Sandbox != runs.Sandbox || lost[0].Node != fleet.Departed("b", old.Token) {
+		t.Fatalf("%v %v", lost, err)
+	}
+	for _, h := range []fleet.Home{runs, paused, bare} {
+		if _, err := r.Begin(ctx, b, h.Sandbox); !errors.Is(err, fleet.ErrFenced) {
+			t.Errorf("the new machine begins %v: %v", h, err)
+		}
+		list, err := r.Claim(ctx, b, fleet.Home{Sandbox: h.Sandbox, State: fleet.Running, Token: h.Token})
+		if err != nil || len(list) != 1 || list[0].Node != fleet.Departed("b", old.Token) || list[0].Left > 0 {
+			t.Errorf("the new machine claims %v: %v %v", h, list, err)
+		}
+		if err := r.End(ctx, b, h.Sandbox); err != nil {
+			t.Error(err)
+		}
+	}
+	if h, err := r.Move(ctx, paused.Sandbox, paused.Token, b); err != nil || h.Node != "b" || string(h.Passport) != "a pause" {
+		t.Fatalf("%v %v", h, err)
+	}
+	_, err = r.Move(ctx, runs.Sandbox, runs.Token, a)
+	refusedFor(t, "move what is lost without a checkpoint", err, fleet.ErrHeld)
+	if err := r.Kill(ctx, runs.Sandbox, runs.Token); err != nil {
+		t.Fatal(err)
+	}
+
+	// The old machine has a certificate of the name, and guesses the number of the new start.
+	guess := fleet.Member{Name: "b", Token: n.Token, Public: old.Public}
+	_, err = r.Renew(ctx, guess, time.Minute)
+	refusedFor(t, "the old machine renews", err, fleet.ErrFenced)
+	_, err = r.Claim(ctx, guess, fleet.Home{Sandbox: carrel.NewID(), State: fleet.Running})
+	refusedFor(t, "the old machine claims", err, fleet.ErrFenced)
+	_, err = r.Begin(ctx, guess, paused.Sandbox)
+	refusedFor(t, "the old machine begins", err, fleet.ErrFenced)
+	if err := r.End(ctx, guess, paused.Sandbox); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := r.Home(ctx, paused.Sandbox); err != nil || h.Node != "b" {
+		t.Errorf("the old machine ended what is the new one's: %v %v", h, err)
+	}
+	_, err = r.Enroll(ctx, fleet.Node{Name: "b", Public: old.Public}, time.Minute)
+	refusedFor(t, "the old machine enrolls", err, fleet.ErrHeld)
+	refusedFor(t, "the old machine joins", r.Admit(ctx, "b", old.Public), fleet.ErrHeld)
+
+	// Removing the name for good removes what machines before it had.
+	if _, err := r.Renew(ctx, b, brief); err != nil {
+		t.Fatal(err)
+	}
+	expired(t, r, "b")
+	if err := r.Remove(ctx, "b", true); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range []fleet.Home{runs, paused, bare} {
+		if _, err := r.Home(ctx, h.Sandbox); carrel.KindOf(err) != carrel.NotFound {
+			t.Errorf("%v is still known: %v", h, err)
 		}
 	}
 }
@@ -144,6 +238,11 @@ func testFleetHomes(t *testing.T, server *postgrestest.Server) {
 	}
 	if err := r.Publish(ctx, a, h.Sandbox, h.Token, []byte("a pause"), true); err != nil {
 		t.Fatal(err)
+	}
+	// The node says that it runs, as it did before the pause: the message was on its way for long.
+	list, err = r.Claim(ctx, a, fleet.Home{Sandbox: h.Sandbox, Project: "p", State: fleet.Running, Token: h.Token})
+	if err != nil || len(list) != 1 || list[0].State != fleet.Paused || list[0].Passport == nil {
+		t.Fatalf("a claim from before the pause: %v %v", list, err)
 	}
 	moved, err := r.Move(ctx, h.Sandbox, h.Token, b)
 	if err != nil || moved.Node != "b" || moved.Token <= h.Token || moved.State != fleet.Moving || string(moved.Passport) != "a pause" {
@@ -200,7 +299,7 @@ func testFleetHomes(t *testing.T, server *postgrestest.Server) {
 	}
 	// It is ended while its node is away, and again.
 	refusedFor(t, "kill on a living node", r.Kill(ctx, h.Sandbox, back.Token), fleet.ErrHeld)
-	a = enroll(t, r, "a", brief)
+	enroll(t, r, "a", brief)
 	expired(t, r, "a")
 	for range 2 {
 		if err := r.Kill(ctx, h.Sandbox, back.Token); err != nil {

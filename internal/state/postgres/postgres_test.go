@@ -56,9 +56,10 @@ func TestStore(t *testing.T) {
 		"Slow":               testSlow,
 		"OneRefused":         testOneRefused,
 
-		"FleetMembers": testFleetMembers,
-		"FleetHomes":   testFleetHomes,
-		"FleetRace":    testFleetRace,
+		"FleetMembers":  testFleetMembers,
+		"FleetTakeOver": testFleetTakeOver,
+		"FleetHomes":    testFleetHomes,
+		"FleetRace":     testFleetRace,
 
 		"LeaseRace":    testLeaseRace,
 		"LeaseTaken":   testLeaseTaken,
