@@ -180,13 +180,19 @@ fleet-short: build bin/s3server bin/postgres/bin need-sdk
 bin/postgres/bin:
 	internal/tools/postgres.sh bin/postgres
 
-# Real pods on a real cluster of one node, in namespaces of its own. The first build of the cluster takes minutes.
-test-k8s: need-k8s build bin/k8s/built bin/postgres/bin bin/s3server
+# Real pods on a real cluster of one node, in namespaces of its own: fronts with PostgreSQL and S3, nodes that are killed, claims.
+# The first build of the cluster takes minutes. The short form leaves fronts and suspension out.
+test-k8s: need-k8s build bin/k8s/built bin/postgres/bin bin/s3server test/sdk/js/node_modules/e2b
 	CARREL_K8S=$(CURDIR)/bin/k8s CARREL_POSTGRES=$(CURDIR)/bin/postgres CARREL_REQUIRE=$(CARREL_REQUIRE),k8s \
 		$(GOTEST) -v -timeout 20m $(if $(RUN),-run '$(RUN)') ./test/k8s/...
 
 k8s-short: need-k8s build bin/k8s/built
 	CARREL_K8S=$(CURDIR)/bin/k8s CARREL_REQUIRE=$(CARREL_REQUIRE),k8s $(GOTEST) -short -timeout 5m ./test/k8s/...
+
+# E2B's client, for tests that reach no network.
+test/sdk/js/node_modules/e2b: test/sdk/js/package-lock.json | need-sdk
+	npm ci --prefix test/sdk/js --silent
+	@touch $@
 
 need-k8s: need
 	@internal/tools/need.sh libseccomp busybox iptables

@@ -12,7 +12,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -148,6 +150,44 @@ func (c *Cluster) Wait(t testing.TB, path, condition string) {
 	})
 }
 
+// Kill ends a pod of the default namespace at once, as a broken machine would: its processes are
+// killed first, because kubelet gives even a pod without grace two seconds to end in good order.
+func (c *Cluster) Kill(t testing.TB, pod string) {
+	t.Helper()
+	var object struct{ Metadata struct{ UID string } }
+	if err := c.Read(t.Context(), PodPath(pod), &object); err != nil {
+		t.Fatal(err)
+	}
+	n, err := killGroup(object.Metadata.UID)
+	if err != nil || n == 0 {
+		t.Fatalf("kill the processes of %s: %d killed, %v", pod, n, err)
+	}
+	out, err := c.kubectl(t.Context(), "delete", "pod", pod, "--grace-period=0", "--force", "--ignore-not-found").CombinedOutput()
+	if err != nil {
+		t.Fatalf("kill %s: %v\n%s", pod, err, out)
+	}
+}
+
+// killGroup kills the processes in the control groups of a pod. The tests' PID namespace has no
+// others than the cluster's.
+func killGroup(uid string) (n int, err error) {
+	if uid == "" {
+		return 0, errors.New("the pod has no UID")
+	}
+	list, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	for _, name := range list {
+		text, err := os.ReadFile(name)
+		if err != nil || !strings.Contains(string(text), "pod"+uid) {
+			continue // it has ended, or is another pod's
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+		if err == nil && syscall.Kill(pid, syscall.SIGKILL) == nil {
+			n++
+		}
+	}
+	return n, err
+}
+
 // Apply creates or changes the objects of a YAML text.
 func (c *Cluster) Apply(t testing.TB, yaml string) {
 	t.Helper()
@@ -259,8 +299,9 @@ func (c *Cluster) tails() string {
 	return out.String()
 }
 
-// explain logs what a failed test needs: the events and the pods.
-func (c *Cluster) explain(t testing.TB) {
+// Explain logs what a failed test needs: the events and the pods. [Get] has it called after the
+// test's own clean-ups; a test whose pods are gone by then calls it earlier.
+func (c *Cluster) Explain(t testing.TB) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	for _, args := range [][]string{

@@ -70,7 +70,7 @@ func Get(t testing.TB) *Cluster {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			shared.explain(t)
+			shared.Explain(t)
 		}
 	})
 	return shared
