@@ -10,6 +10,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/config"
+	"github.com/carrel-dev/carrel/internal/fleet"
 	"github.com/carrel-dev/carrel/internal/front"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -54,6 +55,7 @@ address may hold a password: give it in CARREL_STATE or in a file (--state-file)
 	f.StringVar(&cfg.KeyFile, "api-key-file", "", "file with the administrator's API key, made if it is missing; the same for all fronts (default: in the data directory)")
 	f.StringVar(&cfg.TLSCert, "tls-cert", "", "certificate file (PEM) for clients")
 	f.StringVar(&cfg.TLSKey, "tls-key", "", "the certificate's key file (PEM)")
+	f.DurationVar(&cfg.Lease, "node-lease", fleet.Lease, "how long a node is a member without a word from it; the same for all fronts")
 	f.StringSliceVar(&cfg.Tolerate, "tolerate", nil, "let a project's sandboxes onto nodes with a taint, PROJECT=TAINT (repeat)")
 	f.StringVar(&cfg.LogFormat, "log-format", cfg.LogFormat, "text or json")
 	f.StringVar(&cfg.LogLevel, "log-level", cfg.LogLevel, "debug, info, warn or error")

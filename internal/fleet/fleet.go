@@ -36,9 +36,12 @@ var (
 
 // Times of leases.
 const (
-	// Lease is how long a node is a member without a word from it. Its running sandboxes count as
-	// lost afterwards, and others may take what it had paused.
-	Lease = 10 * time.Second
+	// Lease is how long a node is a member without a word from it, unless the fronts say otherwise. Its
+	// running sandboxes count as lost afterwards, and others may take what it had paused. The database
+	// may be away for a little less without any effect on what runs.
+	Lease = 15 * time.Second
+	// ShortestLease leaves room for two renewals that fail.
+	ShortestLease = 6 * time.Second
 	// RenewEvery is how often a node renews it.
 	RenewEvery = 2 * time.Second
 )

@@ -52,10 +52,21 @@ func (c *core) Create(ctx context.Context, opts carrel.CreateOptions) (carrel.Sa
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), moveWait)
 		defer cancel()
 		return carrel.Sandbox{}, &carrel.Error{Op: op, Kind: carrel.Unavailable, ID: sb.ID, RetryAfter: time.Second,
-			Err:  errors.Join(fmt.Errorf("the fleet's records don't take it: %w", err), c.Engine.Kill(undo, sb.ID)),
+			Err:  errors.Join(fmt.Errorf("the fleet's records don't take it: %w", err), c.takeBack(undo, sb.ID)),
 			Hint: "the sandbox was ended again; look at the fleet's database"}
 	}
 	return sb, nil
+}
+
+// takeBack ends a new sandbox that has no home. Its node is asked itself, because the database can't
+// say where it is.
+func (c *core) takeBack(ctx context.Context, id carrel.ID) error {
+	name, _ := c.Engine.Directory().Node(id)
+	cl, err := c.nodes.client(name, "")
+	if err != nil {
+		return err
+	}
+	return cl.Kill(ctx, id)
 }
 
 // claim records where a new sandbox is.
@@ -93,7 +104,7 @@ func (c *core) Fork(ctx context.Context, id carrel.ID, opts carrel.ForkOptions) 
 	for i, r := range list {
 		if r.Err == nil {
 			if cerr := c.claim(ctx, r.Sandbox); cerr != nil {
-				list[i] = carrel.ForkResult{Err: errors.Join(cerr, c.Engine.Kill(context.WithoutCancel(ctx), r.Sandbox.ID))}
+				list[i] = carrel.ForkResult{Err: errors.Join(cerr, c.takeBack(context.WithoutCancel(ctx), r.Sandbox.ID))}
 			}
 		}
 	}

@@ -55,6 +55,9 @@ type Config struct {
 	TokenFile, KeyFile string
 	// TLSCert and TLSKey are PEM files; both or neither.
 	TLSCert, TLSKey string
+	// Lease is how long a node is a member without a word from it; 0 is fleet.Lease. All fronts have
+	// the same.
+	Lease time.Duration
 	// Tolerate are the taints that projects tolerate, PROJECT=TAINT.
 	Tolerate            []string
 	LogFormat, LogLevel string
@@ -95,6 +98,13 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Front, err error
 			f.undo.Run()
 		}
 	}()
+	if f.cfg.Lease == 0 {
+		f.cfg.Lease = fleet.Lease
+	}
+	if f.cfg.Lease < fleet.ShortestLease || f.cfg.Lease > time.Hour {
+		return nil, &carrel.Error{Op: "start front", Kind: carrel.Invalid, Field: "node-lease",
+			Err: fmt.Errorf("%v: a lease lasts %v to an hour", cfg.Lease, fleet.ShortestLease)}
+	}
 	token, err := daemon.ReadToken(cfg.TokenFile)
 	if err != nil {
 		return nil, err
@@ -156,9 +166,13 @@ func adminKey(file string) (key string, made bool, err error) {
 	return key, true, nil
 }
 
+// stateTime bounds a call of the database: a front whose database is away says so soon.
+const stateTime = 3 * time.Second
+
 // openStore opens the database, and what of it this front keeps in memory.
 func (f *Front) openStore(ctx context.Context, token string) (err error) {
-	if f.store, err = postgres.Open(ctx, postgres.Options{URL: f.cfg.State, Plain: f.cfg.StatePlain}); err != nil {
+	if f.store, err = postgres.Open(ctx, postgres.Options{URL: f.cfg.State, Plain: f.cfg.StatePlain,
+		Timeout: stateTime}); err != nil {
 		return err
 	}
 	f.undo.Add(func() { _ = f.store.Close() })
@@ -183,7 +197,8 @@ func (f *Front) openStore(ctx context.Context, token string) (err error) {
 		return err
 	}
 	f.nodes = newNodes(registry, issuer, f.log)
-	f.door, err = door.New(door.Options{Registry: registry, Issuer: issuer, Token: token, Changed: f.nodes.soon, Log: f.log})
+	f.door, err = door.New(door.Options{Registry: registry, Issuer: issuer, Token: token, Changed: f.nodes.soon,
+		Lease: f.cfg.Lease, Log: f.log})
 	if err != nil {
 		return err
 	}

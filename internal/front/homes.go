@@ -19,6 +19,8 @@ const (
 	// known is how long this front remembers where a sandbox is. A node that does not have it any
 	// more says so, and the front looks again.
 	known = time.Second
+	// askTime bounds the question of the database about a sandbox whose place was known before.
+	askTime = 500 * time.Millisecond
 	// maxKnown bounds how many are remembered.
 	maxKnown = 100_000
 	// moveWait bounds how long a call waits for a sandbox that moves.
@@ -83,11 +85,18 @@ func (h *homes) find(ctx context.Context, id carrel.ID) (fleet.Home, error) {
 	if time.Since(s.at) < known {
 		return s.home, nil
 	}
-	home, err := h.registry.Home(ctx, id)
-	if err != nil {
-		return fleet.Home{}, err
+	within, cancel := ctx, context.CancelFunc(func() {})
+	if !s.at.IsZero() {
+		within, cancel = context.WithTimeout(ctx, askTime)
 	}
+	home, err := h.registry.Home(within, id)
+	cancel()
 	switch {
+	case err != nil && !s.at.IsZero() && ctx.Err() == nil && carrel.KindOf(err) != carrel.NotFound:
+		// Without the database nothing moves. If it moved before, its old node says so.
+		return s.home, nil
+	case err != nil:
+		return fleet.Home{}, err
 	case home.State == fleet.Ended:
 		return fleet.Home{}, &carrel.Error{Op: "find sandbox", Kind: carrel.NotFound, ID: id}
 	case home.State == fleet.Moving, home.Left <= 0:
@@ -113,7 +122,10 @@ func (h *homes) note(home fleet.Home) {
 func (h *homes) forget(id carrel.ID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.known, id)
+	if s, ok := h.known[id]; ok {
+		s.at = time.Unix(0, 1) // it is still better than nothing when the database is away
+		h.known[id] = s
+	}
 }
 
 // project returns whose sandbox it is.
@@ -189,7 +201,7 @@ func (h *homes) rescue(ctx context.Context, home fleet.Home) (fleet.Home, error)
 // lost is the error for a sandbox whose node is gone, and which nobody else can take.
 func lost(home fleet.Home) error {
 	e := &carrel.Error{Op: "find sandbox", Kind: carrel.Unavailable, ID: home.Sandbox, Field: "node",
-		Err:  fmt.Errorf("its node %s has not answered for %v, and the sandbox was %s", home.Node, fleet.Lease-home.Left, home.State),
+		Err:  fmt.Errorf("the lease of its node %s has expired, and the sandbox was %s", home.Node, home.State),
 		Hint: "it goes on when the node comes back; automatic snapshots (carrel lifecycle --checkpoint-every) let others take over"}
 	if home.State == fleet.Lost {
 		e.Err = fmt.Errorf("it ran on node %s, which is lost", home.Node)

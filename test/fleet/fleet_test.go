@@ -17,6 +17,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/client"
+	fleetwords "github.com/carrel-dev/carrel/internal/fleet"
 	"github.com/carrel-dev/carrel/internal/fleet/member"
 	"github.com/carrel-dev/carrel/internal/front"
 	"github.com/carrel-dev/carrel/internal/state/postgres/postgrestest"
@@ -27,6 +28,7 @@ import (
 // fleetOf is a database, fronts, nodes and their store.
 type fleetOf struct {
 	t      *testing.T
+	lease  time.Duration
 	server *postgrestest.Server
 	state  string
 	dir    string
@@ -40,7 +42,13 @@ const joinToken = "0123456789abcdef0123456789abcdef"
 // start starts a fleet of n nodes behind one front.
 func start(t *testing.T, n int, extra ...string) *fleetOf {
 	t.Helper()
-	f := &fleetOf{t: t, server: postgrestest.Start(t), dir: t.TempDir()}
+	return startFor(t, fleetwords.ShortestLease, n, extra...)
+}
+
+// startFor is start for nodes with another lease.
+func startFor(t *testing.T, lease time.Duration, n int, extra ...string) *fleetOf {
+	t.Helper()
+	f := &fleetOf{t: t, lease: lease, server: postgrestest.Start(t), dir: t.TempDir()}
 	f.state = f.server.URL(f.server.Database(t))
 	if err := os.WriteFile(filepath.Join(f.dir, "token"), []byte(joinToken+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -59,7 +67,8 @@ func (f *fleetOf) addFront() (stop func()) {
 	f.t.Helper()
 	log := slog.New(slog.NewTextHandler(testLog{f.t}, nil))
 	fr, err := front.New(f.t.Context(), front.Config{Listen: "127.0.0.1:0", NodesListen: "127.0.0.1:0", State: f.state,
-		TokenFile: filepath.Join(f.dir, "token"), KeyFile: filepath.Join(f.dir, "key")}, log)
+		TokenFile: filepath.Join(f.dir, "token"), KeyFile: filepath.Join(f.dir, "key"),
+		Lease: f.lease}, log)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -59,9 +59,11 @@ const (
 		FROM homes h LEFT JOIN nodes n ON n.name = h.node WHERE h.sandbox = $1`
 	listHomes = `SELECT h.sandbox, h.project, h.node, h.token, h.state, NULL::bytea, ` + leftOf + `
 		FROM homes h LEFT JOIN nodes n ON n.name = h.node WHERE h.node = $1 ORDER BY h.sandbox`
-	// Only a new stay makes what is paused run. A claim that says so was on its way for too long.
-	claimHome = `INSERT INTO homes AS h (sandbox, project, node, token, state)
-		VALUES ($1, $2, $3, nextval('lease_tokens'), $4)
+	// It claims nothing if the membership has ended. Only a new stay makes what is paused run: a claim
+	// that says so was on its way for too long.
+	claimHome = `WITH member AS (SELECT FROM nodes WHERE name = $3 AND token = $6 AND expires > clock_timestamp() FOR KEY SHARE)
+		INSERT INTO homes AS h (sandbox, project, node, token, state)
+		SELECT $1::bytea, $2::bytea, $3::bytea, nextval('lease_tokens'), $4 FROM member
 		ON CONFLICT (sandbox) DO UPDATE SET state = excluded.state, passport = NULL
 		WHERE h.node = excluded.node AND h.state <> excluded.state AND h.state NOT IN ('ended', 'moving') AND h.token = $5
 			AND NOT (h.state = 'paused' AND excluded.state = 'running')`
@@ -237,23 +239,37 @@ func (f Fleet) Remove(ctx context.Context, name string, force bool) error {
 	})
 }
 
-// Claim implements fleet.Registry.
+// Claim implements fleet.Registry. It is one request: a creation waits for it.
 func (f Fleet) Claim(ctx context.Context, m fleet.Member, homes ...fleet.Home) (list []fleet.Home, err error) {
 	const op = "claim sandboxes"
-	err = f.as(ctx, op, "", m, func(ctx context.Context, tx pgx.Tx) error {
-		list = nil
-		b := &pgx.Batch{}
+	good := false
+	err = f.s.look(ctx, op, "", func(ctx context.Context, c *pgxpool.Conn) error {
+		list, good = nil, false
+		b := &pgx.Batch{} // a transaction by itself
+		b.Queue(isMember, key(m.Name), m.Token).QueryRow(func(row pgx.Row) error {
+			err := row.Scan(&good)
+			if errors.Is(err, pgx.ErrNoRows) {
+				err = nil
+			}
+			return err
+		})
 		for _, h := range homes {
 			id := key(string(h.Sandbox))
-			b.Queue(claimHome, id, key(h.Project), key(m.Name), string(h.State), h.Token)
+			b.Queue(claimHome, id, key(h.Project), key(m.Name), string(h.State), h.Token, m.Token)
 			b.Queue(homeRow, id).QueryRow(func(row pgx.Row) error {
 				got, err := scanHome(row)
+				if errors.Is(err, pgx.ErrNoRows) && !good {
+					return nil
+				}
 				list = append(list, got)
 				return err
 			})
 		}
-		return tx.SendBatch(ctx, b).Close()
+		return c.SendBatch(ctx, b).Close()
 	})
+	if err == nil && !good {
+		return nil, notMember(op, "", m)
+	}
 	return list, err
 }
 
