@@ -61,7 +61,8 @@ const (
 		FROM homes h LEFT JOIN nodes n ON n.name = h.node WHERE h.node = $1 ORDER BY h.sandbox`
 	// It claims nothing if the membership has ended. Only a new stay makes what is paused run: a claim
 	// that says so was on its way for too long.
-	claimHome = `WITH member AS (SELECT FROM nodes WHERE name = $3 AND token = $6 AND expires > clock_timestamp() FOR KEY SHARE)
+	claimHome = `WITH member AS (SELECT FROM nodes WHERE name = $3 AND token = $6 AND expires > clock_timestamp()
+			AND ($7::bytea IS NULL OR public = $7) FOR KEY SHARE)
 		INSERT INTO homes AS h (sandbox, project, node, token, state)
 		SELECT $1::bytea, $2::bytea, $3::bytea, nextval('lease_tokens'), $4 FROM member
 		ON CONFLICT (sandbox) DO UPDATE SET state = excluded.state, passport = NULL
@@ -246,7 +247,7 @@ func (f Fleet) Claim(ctx context.Context, m fleet.Member, homes ...fleet.Home) (
 	err = f.s.look(ctx, op, "", func(ctx context.Context, c *pgxpool.Conn) error {
 		list, good = nil, false
 		b := &pgx.Batch{} // a transaction by itself
-		b.Queue(isMember, key(m.Name), m.Token).QueryRow(func(row pgx.Row) error {
+		b.Queue(isMember, key(m.Name), m.Token, m.Public).QueryRow(func(row pgx.Row) error {
 			err := row.Scan(&good)
 			if errors.Is(err, pgx.ErrNoRows) {
 				err = nil
@@ -255,7 +256,7 @@ func (f Fleet) Claim(ctx context.Context, m fleet.Member, homes ...fleet.Home) (
 		})
 		for _, h := range homes {
 			id := key(string(h.Sandbox))
-			b.Queue(claimHome, id, key(h.Project), key(m.Name), string(h.State), h.Token, m.Token)
+			b.Queue(claimHome, id, key(h.Project), key(m.Name), string(h.State), h.Token, m.Token, m.Public)
 			b.Queue(homeRow, id).QueryRow(func(row pgx.Row) error {
 				got, err := scanHome(row)
 				if errors.Is(err, pgx.ErrNoRows) && !good {
