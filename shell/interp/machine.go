@@ -211,6 +211,16 @@ func (m *Machine) Close() {
 	m.wg.Wait()
 }
 
+// hold makes Close wait until wg.Done is called. It reports false for a closed machine.
+func (m *Machine) hold() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.closed {
+		m.wg.Add(1)
+	}
+	return !m.closed
+}
+
 // newProc makes a process with a new pid. parent is nil for a process that Start made. The error is
 // EAGAIN over the limit of processes, and ECANCELED on a closed machine.
 func (m *Machine) newProc(ctx context.Context, parent *proc, args []string) (*proc, error) {

@@ -17,6 +17,10 @@ import (
 // Start starts a process. The error is fs.ErrNotExist for a program that does not exist, and EAGAIN
 // over the limit of processes.
 func (m *Machine) Start(s Spec) (*Process, error) {
+	if !m.hold() {
+		return nil, fmt.Errorf("fork %s: %w", s.Path, syscall.ECANCELED)
+	}
+	defer m.wg.Done()
 	p, err := m.newProc(m.ctx, nil, append([]string{s.Path}, s.Args...))
 	if err != nil {
 		return nil, fmt.Errorf("fork %s: %w", s.Path, err)
