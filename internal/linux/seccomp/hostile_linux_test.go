@@ -50,8 +50,15 @@ func init() {
 				seen[e.Error()]++
 				continue
 			}
-			n, _ := unix.Pread(fd, buf, 0)
-			seen[string(buf[:n])]++
+			n, err := unix.Pread(fd, buf, 0)
+			for err == unix.EINTR { //nolint:errorlint // package unix returns bare numbers
+				n, err = unix.Pread(fd, buf, 0)
+			}
+			if err != nil {
+				seen[err.Error()]++
+			} else {
+				seen[string(buf[:n])]++
+			}
 			_ = unix.Close(fd)
 		}
 		stop.Store(true)
