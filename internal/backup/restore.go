@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -60,7 +61,7 @@ func Restore(ctx context.Context, r io.Reader, dataDir string) (_ Summary, err e
 	x := &unpacker{dir: tmp, in: zr, tr: tar.NewReader(zr)}
 	if err := x.all(ctx); err != nil {
 		kind := carrel.Invalid
-		if e := (*fs.PathError)(nil); errors.As(err, &e) || ctx.Err() != nil { // this machine's fault
+		if e := (*fs.PathError)(nil); errors.As(err, &e) && !crossed(err) || ctx.Err() != nil { // this machine's fault
 			kind = carrel.Internal
 		}
 		return Summary{}, &carrel.Error{Op: opRestore, Kind: kind, Field: "backup", Err: err,
@@ -76,6 +77,12 @@ func Restore(ctx context.Context, r io.Reader, dataDir string) (_ Summary, err e
 		return Summary{}, &carrel.Error{Op: opRestore, Kind: carrel.Internal, Err: err}
 	}
 	return x.sum, atomicfile.SyncDir(parent)
+}
+
+// crossed reports whether names of an archive are in each other's way: one is there twice, or is a
+// file and a directory. The directory was empty before.
+func crossed(err error) bool {
+	return errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR)
 }
 
 // unpacker turns entries into files.
