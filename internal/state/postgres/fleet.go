@@ -358,29 +358,40 @@ func (f Fleet) Move(ctx context.Context, id carrel.ID, stay int64, to fleet.Memb
 // mayMove locks a home, and says why it may not move. tried says that an earlier try may have moved
 // it: nobody else can have taken it to the same node meanwhile but to the same effect.
 func mayMove(ctx context.Context, tx pgx.Tx, op string, id carrel.ID, stay int64, to fleet.Member, tried bool) error {
-	var token int64
-	var state string
-	var packed bool
-	var node []byte
-	err := tx.QueryRow(ctx, lockHome, key(string(id))).Scan(&token, &state, &packed, &node)
+	h, err := lockedHome(ctx, tx, op, id)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return &carrel.Error{Op: op, Kind: carrel.NotFound, ID: id}
 	case err != nil:
 		return err
-	case token != stay && (!tried || !bytes.Equal(node, key(to.Name))):
+	case h.token != stay && (!tried || !bytes.Equal(h.node, key(to.Name))):
 		return &carrel.Error{Op: op, Kind: carrel.Conflict, ID: id,
-			Err: fmt.Errorf("%w: its stay %d has ended, it lives on node %s", fleet.ErrFenced, stay, node)}
-	case state == string(fleet.Ended):
+			Err: fmt.Errorf("%w: its stay %d has ended, it lives on node %s", fleet.ErrFenced, stay, h.node)}
+	case h.state == fleet.Ended:
 		return &carrel.Error{Op: op, Kind: carrel.NotFound, ID: id}
-	case !packed:
+	case !h.packed:
 		return &carrel.Error{Op: op, Kind: carrel.Conflict, ID: id, Field: "passport",
-			Err:  fmt.Errorf("%w: node %s has not put its state in the shared store", fleet.ErrHeld, node),
+			Err:  fmt.Errorf("%w: node %s has not put its state in the shared store", fleet.ErrHeld, h.node),
 			Hint: "it can move when it has been paused, or after a checkpoint"}
-	case state == string(fleet.Paused), state == string(fleet.Moving):
+	case h.state == fleet.Paused, h.state == fleet.Moving:
 		return nil
 	}
-	return mustBeDead(ctx, tx, op, id, node)
+	return mustBeDead(ctx, tx, op, id, h.node)
+}
+
+// locked is what decides whether a home may change.
+type locked struct {
+	token  int64
+	state  fleet.State
+	packed bool // it has a passport
+	node   []byte
+}
+
+// lockedHome reads a home and locks it until the transaction ends. Error: NotFound.
+func lockedHome(ctx context.Context, tx pgx.Tx, op string, id carrel.ID) (h locked, err error) {
+	err = tx.QueryRow(ctx, lockHome, key(string(id))).Scan(&h.token, &h.state, &h.packed, &h.node)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = &carrel.Error{Op: op, Kind: carrel.NotFound, ID: id}
+	}
+	return h, err
 }
 
 // mustBeDead returns an error unless a node's lease has expired. It locks the node's row against a
@@ -409,22 +420,16 @@ func (f Fleet) Arrive(ctx context.Context, id carrel.ID, stay int64) error {
 func (f Fleet) Kill(ctx context.Context, id carrel.ID, stay int64) error {
 	const op = "kill sandbox"
 	return f.within(ctx, op, id, func(ctx context.Context, tx pgx.Tx) error {
-		var token int64
-		var state string
-		var packed bool
-		var node []byte
-		err := tx.QueryRow(ctx, lockHome, key(string(id))).Scan(&token, &state, &packed, &node)
+		h, err := lockedHome(ctx, tx, op, id)
 		switch {
-		case errors.Is(err, pgx.ErrNoRows):
-			return &carrel.Error{Op: op, Kind: carrel.NotFound, ID: id}
 		case err != nil:
 			return err
-		case state == string(fleet.Ended):
+		case h.state == fleet.Ended:
 			return nil
-		case token != stay:
+		case h.token != stay:
 			return &carrel.Error{Op: op, Kind: carrel.Conflict, ID: id, Err: fmt.Errorf("%w: its stay %d has ended", fleet.ErrFenced, stay)}
 		}
-		if err := mustBeDead(ctx, tx, op, id, node); err != nil {
+		if err := mustBeDead(ctx, tx, op, id, h.node); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, killHome, key(string(id)))
