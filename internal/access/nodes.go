@@ -2,7 +2,6 @@ package access
 
 import (
 	"context"
-	"errors"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/request"
@@ -15,15 +14,6 @@ type Nodes struct {
 }
 
 var _ carrel.Nodes = Nodes{}
-
-// admin checks that the caller is an administrator.
-func (n Nodes) admin(ctx context.Context, op string) (context.Context, error) {
-	c, ctx, err := n.user(ctx, op)
-	if err == nil && c.Role != carrel.RoleAdmin {
-		err = &carrel.Error{Op: op, Kind: carrel.Forbidden, Err: errors.New("nodes are for administrators")}
-	}
-	return ctx, err
-}
 
 // Nodes implements carrel.Nodes.
 func (n Nodes) Nodes(ctx context.Context) ([]carrel.Node, error) {

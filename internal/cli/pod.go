@@ -32,15 +32,8 @@ It takes the flags of carrel serve. --max-sandboxes, --warm, --warm-floor and
 --blank-sentries have no effect. See docs/cluster.md.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := localDaemons("carrel pod"); err != nil {
+			if err := a.daemonConfig("carrel pod", src); err != nil {
 				return err
-			}
-			if err := src.load(); err != nil {
-				return err
-			}
-			a.dataDir = src.cfg.DataDir
-			if err := finishConfig(&src.cfg); err != nil {
-				return src.origins.Explain(err)
 			}
 			return a.runPod(c.Context(), src.cfg, opts)
 		},

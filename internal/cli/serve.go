@@ -25,21 +25,29 @@ a line of a YAML file (max-paused: 10). A flag wins over a variable, and that ov
 the file. "carrel config" shows what holds and where it comes from.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := localDaemons("carrel serve"); err != nil {
+			if err := a.daemonConfig("carrel serve", src); err != nil {
 				return err
-			}
-			if err := src.load(); err != nil {
-				return err
-			}
-			a.dataDir = src.cfg.DataDir
-			if err := finishConfig(&src.cfg); err != nil {
-				return src.origins.Explain(err)
 			}
 			return a.runDaemon(c.Context(), src.cfg)
 		},
 	}
 	c.Flags().AddFlagSet(src.flags)
 	return c
+}
+
+// daemonConfig loads the settings of a command that runs a daemon in this process, and checks them.
+func (a *app) daemonConfig(command string, src *sources) error {
+	if err := localDaemons(command); err != nil {
+		return err
+	}
+	if err := src.load(); err != nil {
+		return err
+	}
+	a.dataDir = src.cfg.DataDir
+	if err := finishConfig(&src.cfg); err != nil {
+		return src.origins.Explain(err)
+	}
+	return nil
 }
 
 // finishConfig makes directories absolute and checks all settings.

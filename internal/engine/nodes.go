@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/fleet"
 )
 
 // Node is one machine of the fleet.
@@ -51,7 +52,7 @@ func CheckNodes(list []Node) error {
 	names, urls := map[string]bool{}, map[string]bool{}
 	for _, n := range list {
 		switch url := strings.TrimSuffix(n.URL, "/"); {
-		case n.Name == "" || len(n.Name) > 63 || strings.Trim(n.Name, "abcdefghijklmnopqrstuvwxyz0123456789.-") != "":
+		case fleet.CheckName(n.Name) != nil:
 			return bad("%.80q is not a node's name", n.Name)
 		case url == "" || n.Key == "":
 			return bad("node %s has no URL or no key", n.Name)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"time"
 
 	"github.com/carrel-dev/carrel"
@@ -256,11 +255,6 @@ func (c *core) DeleteTemplate(ctx context.Context, nameOrID string) error {
 	return c.templates.everywhere(ctx, "delete template", func(ctx context.Context, s carrel.Service) error {
 		return s.DeleteTemplate(ctx, nameOrID)
 	})
-}
-
-// Events implements carrel.Sandboxes.
-func (c *core) Events(ctx context.Context, after int64) iter.Seq2[carrel.Event, error] {
-	return c.Engine.Events(ctx, after)
 }
 
 // passportOf has a node put a paused sandbox into the shared store.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -266,7 +267,7 @@ func (h *homes) choose(p carrel.Passport, not map[string]bool) (fleet.Node, bool
 	var fit []fleet.Node
 	for _, s := range h.nodes.status() {
 		n, ok := h.nodes.node(s.Node)
-		if !ok || not[s.Node] || !s.Ready || s.Draining || !hasTier(s.Tiers, p.Needs.Tier) {
+		if !ok || not[s.Node] || !s.Ready || s.Draining || !slices.Contains(s.Tiers, p.Needs.Tier) {
 			continue
 		}
 		if s.Load.MemoryTotal > 0 {
@@ -282,13 +283,4 @@ func (h *homes) choose(p carrel.Passport, not map[string]bool) (fleet.Node, bool
 		a = b
 	}
 	return a, true
-}
-
-func hasTier(tiers []carrel.Tier, t carrel.Tier) bool {
-	for _, have := range tiers {
-		if have == t {
-			return true
-		}
-	}
-	return false
 }

@@ -209,4 +209,16 @@ func (n *nodes) ready() (out []fleet.Node, silent []string) {
 	return out, silent
 }
 
+// every are all nodes, for a change that must be made on each of them. what names the thing in the
+// hint. Error: Unavailable when one does not answer.
+func (n *nodes) every(op, what string) ([]fleet.Node, error) {
+	ready, silent := n.ready()
+	if len(silent) > 0 || len(ready) == 0 {
+		return nil, &carrel.Error{Op: op, Kind: carrel.Unavailable, RetryAfter: time.Second,
+			Err:  fmt.Errorf("these nodes don't answer: %s", strings.Join(silent, ", ")),
+			Hint: "a " + what + " changes on all nodes or on none: try again when they are back, or remove them with carrel node rm"}
+	}
+	return ready, nil
+}
+
 var errNoNodes = errors.New("no node of the fleet answers")

@@ -2,9 +2,7 @@ package front
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -130,10 +128,9 @@ func (t *templates) maker(op string) (string, error) {
 // everywhere makes a change on all nodes that have the template. All nodes must answer: a node that
 // is away would bring the old state back.
 func (t *templates) everywhere(ctx context.Context, op string, fn func(context.Context, carrel.Service) error) error {
-	ready, silent := t.nodes.ready()
-	if len(silent) > 0 || len(ready) == 0 {
-		return &carrel.Error{Op: op, Kind: carrel.Unavailable, Err: fmt.Errorf("these nodes don't answer: %s", strings.Join(silent, ", ")),
-			Hint: "a template changes on all nodes or on none: try again when they are back, or remove them with carrel node rm"}
+	ready, err := t.nodes.every(op, "template")
+	if err != nil {
+		return err
 	}
 	t.sharing.Lock() // or it would be brought back from a node that has it still
 	defer t.sharing.Unlock()

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -82,11 +81,9 @@ func (v *vault) unseal(s fleet.SealedSecret) (n carrel.NewSecret, err error) {
 // everywhere makes a change on all nodes. All must answer: a secret that was changed must not work
 // on in one of them.
 func (s projectSecrets) everywhere(ctx context.Context, op string, fn func(context.Context, carrel.Secrets) error) error {
-	ready, silent := s.nodes.ready()
-	if len(silent) > 0 || len(ready) == 0 {
-		return &carrel.Error{Op: op, Kind: carrel.Unavailable, RetryAfter: time.Second,
-			Err:  fmt.Errorf("these nodes don't answer: %s", strings.Join(silent, ", ")),
-			Hint: "a secret changes on all nodes or on none: try again when they are back, or remove them with carrel node rm"}
+	ready, err := s.nodes.every(op, "secret")
+	if err != nil {
+		return err
 	}
 	for _, n := range ready {
 		c, err := s.nodes.client(n.Name, s.project)
