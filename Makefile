@@ -27,6 +27,8 @@ VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo 
 LDFLAGS     := -s -w -X github.com/carrel-dev/carrel/internal/version.Version=$(VERSION)
 GOBUILD     := $(GO) build -ldflags '$(LDFLAGS)'
 GUEST_IMAGE := internal/guest/guestbin/assets/guest.erofs
+VM_INIT     := internal/guest/guestbin/assets/carrel-init
+VM_INIT_SRC := $(shell find cmd/carrel-init internal/driver/microvm/boot internal/linux/tap internal/driver/driver.go -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
 GUEST_SRC   := $(shell find cmd/carrel-guest cmd/carrel-sudo internal/guest internal/bundle internal/tools/guestimage internal/version internal/rest \( -name '*.go' -o -path '*/scripts/*' \) -not -name '*_test.go' 2>/dev/null) go.mod go.sum
 BOX_STAGE   := internal/box/stagebin/assets/carrel-box
 BOX_SRC     := $(shell find cmd/carrel-box internal/box internal/linux internal/reexec internal/run internal/settings internal/policy internal/refusal internal/driver/driver.go -name '*.go' -not -name '*_test.go' 2>/dev/null) go.mod go.sum
@@ -35,7 +37,7 @@ SENTRY_SRC  := $(shell find cmd/carrel-sentry internal/driver/gvisor internal/li
 PYTHON      := shell/tools/script/pywasm/assets/python.wasm.zst
 QUICKJS     := shell/tools/script/quickjs/assets/quickjs.wasm
 NOTICES     := internal/notices/assets/notices.json.gz
-PROGRAMS    := ./cmd/carrel ./cmd/carrel-guest ./cmd/carrel-sudo ./cmd/carrel-box ./cmd/carrel-sentry
+PROGRAMS    := ./cmd/carrel ./cmd/carrel-guest ./cmd/carrel-sudo ./cmd/carrel-box ./cmd/carrel-sentry ./cmd/carrel-init
 SRC         := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './node_modules/*' 2>/dev/null)
 
 # One configuration for all that is compiled, so that the programs, their tests, vet and staticcheck share what Go has in its
@@ -58,7 +60,7 @@ PLAIN        = $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/drive
 
 .PHONY: fleet fleet-short test-k8s k8s-short microvm metrics postgres frameworks test-matrix chaos kernels play dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim need-k8s
 
-build: bin/carrel bin/carrel-guest bin/carrel-sudo bin/carrel-box bin/carrel-sentry
+build: bin/carrel bin/carrel-guest bin/carrel-sudo bin/carrel-box bin/carrel-sentry bin/carrel-init
 
 # The segments are kept apart: the kernel of sandboxes takes two that touch for one, and copies of it, when the first byte
 # is written, what lies within the same 2 MB: 1.7 MB of constants in each sandbox.
@@ -112,7 +114,16 @@ $(NOTICES): bin/licenses go.mod go.sum $(PYTHON) $(QUICKJS)
 	$(GATHER)
 	@touch $@
 
-bin/carrel: $(GUEST_IMAGE) $(BOX_STAGE) $(SENTRY) $(PYTHON) $(QUICKJS) $(NOTICES) $(SRC) go.mod go.sum
+# The first program of virtual machines is carried as it is, too.
+bin/carrel-init: $(VM_INIT_SRC)
+	@mkdir -p bin
+	$(GOBUILD) -o $@ ./cmd/carrel-init
+
+$(VM_INIT): bin/carrel-init
+	sha256sum $< | cut -c1-64 >$@.sum
+	cp $< $@
+
+bin/carrel: $(GUEST_IMAGE) $(VM_INIT) $(BOX_STAGE) $(SENTRY) $(PYTHON) $(QUICKJS) $(NOTICES) $(SRC) go.mod go.sum
 	@mkdir -p bin
 	$(GOBUILD) -o $@ ./cmd/carrel
 
@@ -209,9 +220,9 @@ microvm: bin/microvm/vmlinuz bin/microvm/carrel-init
 bin/microvm/vmlinuz:
 	internal/tools/microvm.sh bin/microvm
 
-bin/microvm/carrel-init: $(wildcard cmd/carrel-init/*.go internal/driver/microvm/boot/*.go internal/linux/tap/*.go) internal/driver/driver.go go.mod go.sum
+bin/microvm/carrel-init: bin/carrel-init
 	@mkdir -p $(@D)
-	$(GOBUILD) -o $@ ./cmd/carrel-init
+	cp $< $@
 
 # Everything that is released, for all systems, in bin/dist. DIST="-platforms linux/amd64" makes one alone.
 # A version is the last tag's; between tags it is the next one's, with the commit's time.
@@ -275,7 +286,7 @@ cross: bin/.crosscheck
 
 bin/.crosscheck: $(GUEST_IMAGE) $(BOX_STAGE) $(SRC) go.mod go.sum
 	$(GO) run ./internal/tools/crosscheck darwin/arm64 windows/amd64 -- ./cmd/carrel
-	$(GO) run ./internal/tools/crosscheck linux/arm64 -- ./cmd/carrel ./cmd/carrel-guest ./cmd/carrel-sudo ./cmd/carrel-box ./cmd/carrel-sentry
+	$(GO) run ./internal/tools/crosscheck linux/arm64 -- ./cmd/carrel ./cmd/carrel-guest ./cmd/carrel-sudo ./cmd/carrel-box ./cmd/carrel-sentry ./cmd/carrel-init
 	@touch $@
 
 # Unoptimised, since nothing of it is run: that halves the time.

@@ -95,6 +95,8 @@ type Lasting struct {
 	Blobs func(ctx context.Context, dir string) (b snapshot.Blobs, shared bool, err error)
 	// Sentry writes the small program of gVisor's kernels into dir, and returns its path.
 	Sentry func(dir string) (string, error)
+	// VMInit writes the first program of virtual machines into dir, and returns its path.
+	VMInit func(dir string) (string, error)
 }
 
 // Assembly is a service and its parts.

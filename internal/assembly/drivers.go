@@ -12,6 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/gvisor"
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
+	"github.com/carrel-dev/carrel/internal/driver/microvm"
 	"github.com/carrel-dev/carrel/internal/driver/ns"
 	"github.com/carrel-dev/carrel/internal/driver/sim"
 	"github.com/carrel-dev/carrel/internal/guest/guestbin"
@@ -27,7 +28,7 @@ import (
 // main, or an init function, passes them to [reexec.Run] first of all.
 func Parts() reexec.Parts {
 	all := reexec.Parts{}
-	for _, table := range []reexec.Parts{gvisor.Parts(), ns.Parts(), sim.Parts(inside), keeper.Parts(),
+	for _, table := range []reexec.Parts{gvisor.Parts(), ns.Parts(), microvm.Parts(), sim.Parts(inside), keeper.Parts(),
 		filler.Parts()} {
 		maps.Copy(all, table)
 	}
@@ -38,8 +39,9 @@ func Parts() reexec.Parts {
 // inside makes a simulated sandbox's end of its link.
 func inside(fd *os.File, mtu int) (sim.Inside, error) { return wire.NewInside(fd, mtu) }
 
-// strongest lists the tiers that a service chooses its default from.
-var strongest = []carrel.Tier{carrel.MicroVM, carrel.GVisor, carrel.NS, carrel.Sim}
+// strongest lists the tiers that a service chooses its default from. MicroVM is not among them: by
+// emulation it is slow, and its first probe boots a machine.
+var strongest = []carrel.Tier{carrel.GVisor, carrel.NS, carrel.Sim}
 
 // openDrivers makes the drivers of this build, or uses Options.Drivers.
 func (a *Assembly) openDrivers(ctx context.Context) error {
@@ -113,6 +115,7 @@ func (a *Assembly) openReal(ctx context.Context) (drivers []driver.Driver) {
 	if a.guest, err = guestbin.Extract(filepath.Join(a.dir, "guest")); err != nil {
 		a.lack("gvisor", carrel.GVisor, err)
 		a.lack("ns", carrel.NS, err)
+		a.lack("microvm", carrel.MicroVM, err)
 		return nil
 	}
 	a.guestCheck = &guestCheck{path: a.guest}
@@ -122,11 +125,12 @@ func (a *Assembly) openReal(ctx context.Context) (drivers []driver.Driver) {
 		a.log.Info("sandboxes' kernels run this whole binary, which takes them longer to start", "err", err)
 	}
 	nopts := ns.Options{Options: a.hosted("ns"), Files: a.imageFiles}
+	mopts := a.machines()
 	if !a.keeperless {
 		if k, err := a.openHolders(ctx); err != nil {
 			a.log.Warn("no keeper: sandboxes will not outlive the daemon", "err", err)
 		} else {
-			gopts.Keeper, nopts.Keeper = k, k
+			gopts.Keeper, nopts.Keeper, mopts.Keeper = k, k, k
 		}
 	}
 	if d, err := gvisor.New(gopts); err != nil {
@@ -139,7 +143,23 @@ func (a *Assembly) openReal(ctx context.Context) (drivers []driver.Driver) {
 	} else {
 		drivers = append(drivers, d)
 	}
+	if d, err := microvm.New(mopts); err != nil {
+		a.lack("microvm", carrel.MicroVM, err)
+	} else {
+		drivers = append(drivers, d)
+	}
 	return drivers
+}
+
+// machines returns the options of the driver of virtual machines. Without a kernel or carrel-init it
+// says at its first use what it lacks.
+func (a *Assembly) machines() microvm.Options {
+	o := microvm.Options{Options: a.hosted("microvm"), Kernel: a.cfg.MicroVMKernel, NoKVM: a.cfg.NoKVM}
+	var err error
+	if o.Init, err = a.opts.Lasting.VMInit(filepath.Join(a.cfg.CacheDir, "vm")); err != nil {
+		a.log.Debug("no virtual machines", "err", err)
+	}
+	return o
 }
 
 // imageFiles opens an image for a driver that can't mount it. The store is opened later than the

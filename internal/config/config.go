@@ -69,6 +69,11 @@ type Config struct {
 	// BlankSentries is how many gVisor kernels to keep that were started before there is a sandbox
 	// for them; 0 is none.
 	BlankSentries int
+	// MicroVMKernel is a directory with the kernel of virtual machines: vmlinuz or vmlinux, and the
+	// modules it needs as modules/NAME.ko. "" is no such machines. NoKVM runs them by emulation
+	// only.
+	MicroVMKernel string
+	NoKVM         bool
 	// MemoryReserve is the memory, in bytes, that new sandboxes leave free; 0 is a twentieth of the
 	// machine's.
 	MemoryReserve int64

@@ -85,6 +85,9 @@ func (c Config) checkSandboxes() error {
 	if t := c.DefaultTier; t != "" && !slices.Contains([]carrel.Tier{carrel.Sim, carrel.NS, carrel.GVisor, carrel.MicroVM}, t) {
 		return bad("default-tier", "%q is none of sim, ns, gvisor, microvm", t)
 	}
+	if k := c.MicroVMKernel; k != "" && !filepath.IsAbs(k) {
+		return bad("microvm-kernel", "%q is not an absolute path", k)
+	}
 	if c.DefaultTemplate == "" {
 		return bad("default-template", "must not be empty")
 	}

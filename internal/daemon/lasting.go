@@ -11,6 +11,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/assembly"
 	"github.com/carrel-dev/carrel/internal/config"
 	"github.com/carrel-dev/carrel/internal/driver/gvisor/sentrybin"
+	"github.com/carrel-dev/carrel/internal/guest/guestbin"
 	"github.com/carrel-dev/carrel/internal/reserve"
 	"github.com/carrel-dev/carrel/internal/snapshot"
 	"github.com/carrel-dev/carrel/internal/snapshot/disk"
@@ -30,6 +31,7 @@ func lasting(cfg config.Config, held *reserve.Reserve, log *slog.Logger) *assemb
 			return openBlobs(ctx, cfg, dir, log)
 		},
 		Sentry: sentrybin.Extract,
+		VMInit: guestbin.ExtractInit,
 	}
 }
 

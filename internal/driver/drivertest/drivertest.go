@@ -68,6 +68,8 @@ type Harness struct {
 	OwnKernel bool
 	// Many is the number of sandboxes that the case "many" makes; 0 is 50.
 	Many int
+	// Slow says that the processor inside is emulated. Cases that only move much data move less.
+	Slow bool
 	// Skip names cases that do not apply, with the reason: "escape/disk".
 	Skip map[string]string
 	// Long names cases that -short leaves out, because another run of the suite has them.

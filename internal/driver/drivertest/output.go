@@ -76,9 +76,14 @@ func (s *suite) testOutput(t *testing.T) {
 
 // testFlood makes several processes print much more than the sandbox keeps.
 func (s *suite) testFlood(t *testing.T, b *box) {
-	const processes, size = 8, 1000 * (15<<12 + 1)
+	const processes = 8
+	lines := 1000
+	if s.Slow {
+		lines = 200
+	}
+	size := int64(lines * (15<<12 + 1))
 	script := "s=0123456789abcde; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do s=$s$s; done; " +
-		"i=0; while [ $i -lt 1000 ]; do echo $s; i=$((i+1)); done; echo end"
+		fmt.Sprintf("i=0; while [ $i -lt %d ]; do echo $s; i=$((i+1)); done; echo end", lines)
 	var serials []int64
 	for range processes {
 		serials = append(serials, b.leave(t, script, ""))

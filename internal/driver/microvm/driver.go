@@ -26,7 +26,8 @@ type Options struct {
 	// QEMU is the VMM's program; "" looks for qemu-system-x86_64 in PATH. It must lie in one of the
 	// host's directories of programs.
 	QEMU string
-	// Kernel is a directory with the kernel: the file vmlinuz, and modules as modules/NAME.ko.
+	// Kernel is a directory with the kernel: the file vmlinux (ELF) or vmlinuz (bzImage), and modules
+	// as modules/NAME.ko.
 	Kernel string
 	// Init is carrel-init, linked statically.
 	Init string

@@ -67,7 +67,7 @@ func TestDriver(t *testing.T) {
 			return d
 		},
 		Root: driver.Root{Image: s.Root}, Guest: s.Guest, Attack: s.Attack, Limits: limits,
-		Many: many, OwnKernel: true,
+		Many: many, OwnKernel: true, Slow: true,
 		Skip: map[string]string{"escape/what tells of the host": "the machine's kernel tells of the machine, whose parts have the names that every machine's have"},
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,7 +51,7 @@ const verdictFile = "accelerator.json"
 // Hints for what a host may lack.
 const (
 	hintQEMU   = "install QEMU for x86 (on Debian: apt-get install qemu-system-x86)"
-	hintKernel = "name a directory with Debian's cloud kernel; internal/tools/microvm.sh makes one"
+	hintKernel = "name a directory with a kernel: carrel serve --microvm-kernel DIR (docs/microvm.md says how to make one)"
 	hintTrial  = "see whether QEMU boots anything on this host"
 )
 
@@ -107,14 +108,9 @@ func (d *Driver) findParts(ctx context.Context) (*machine, error) {
 	if d.opts.Kernel == "" || d.opts.Init == "" {
 		return nil, unsupported(errors.New("no kernel for machines is given"), hintKernel)
 	}
-	image, err := readBounded(filepath.Join(d.opts.Kernel, "vmlinuz"), maxKernel)
+	image, err := d.readKernel()
 	if err != nil {
 		return nil, unsupported(fmt.Errorf("the machines' kernel: %w", err), hintKernel)
-	}
-	if kernel, err := unpackKernel(image); err == nil {
-		image = kernel
-	} else {
-		d.log.Info("machines boot the kernel's image as it is", "err", err)
 	}
 	initrd, err := d.makeInitrd()
 	if err != nil {
@@ -128,6 +124,26 @@ func (d *Driver) findParts(ctx context.Context) (*machine, error) {
 	}
 	m.tscKHz = tscKHz()
 	return m, nil
+}
+
+// readKernel reads the kernel: vmlinux, or vmlinuz, which it unpacks if it can.
+func (d *Driver) readKernel() ([]byte, error) {
+	data, err := readBounded(filepath.Join(d.opts.Kernel, "vmlinux"), maxKernel)
+	if err == nil {
+		return trimELF(data)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	image, err := readBounded(filepath.Join(d.opts.Kernel, "vmlinuz"), maxKernel)
+	if err != nil {
+		return nil, err
+	}
+	if data, err = unpackKernel(image); err != nil {
+		d.log.Info("machines boot the kernel's image as it is", "err", err)
+		return image, nil
+	}
+	return data, nil
 }
 
 // findQEMU returns the VMM's path without links. The VMM's root has the host's directories of

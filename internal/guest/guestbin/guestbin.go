@@ -1,8 +1,8 @@
 // Package guestbin holds the guest inside the carrel binary, as the EROFS image that drivers mount
-// into each sandbox.
+// into each sandbox. It also holds carrel-init, the first program of a virtual machine.
 //
-// The image is a build product. A binary built without it works, but can make no sandboxes with a
-// kernel of their own: [Extract] returns an error that says so.
+// Both are build products. A binary built without them works, but can make no sandboxes with a
+// kernel of their own: [Extract] and [ExtractInit] return an error that says so.
 package guestbin
 
 import (
@@ -13,6 +13,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -22,29 +23,35 @@ import (
 
 //go:generate go run ../../tools/guestimage -o assets/guest.erofs
 
-// assets holds guest.erofs and its SHA-256. If the image was not built, it holds only the README,
-// so that the package always compiles.
+// assets holds guest.erofs and carrel-init, each with its SHA-256. If they were not built, it holds
+// only the README, so that the package always compiles.
 //
 //go:embed all:assets
 var assets embed.FS
 
-// image is the image's name among the assets.
-const image = "assets/guest.erofs"
+// Names among the assets.
+const (
+	image  = "assets/guest.erofs"
+	vmInit = "assets/carrel-init"
+)
 
 // Extract writes the image into dir, unless it is there, and returns its absolute path. It makes
 // dir if needed. The name contains a hash of the content, so that several versions can share a
 // directory. All users can read the file, because sandboxes run as their own users. Error:
 // Unsupported if this binary has no image.
-func Extract(dir string) (string, error) { return extract(assets, dir) }
+func Extract(dir string) (string, error) { return extract(assets, dir, image) }
 
-// extract is Extract from any file system.
-func extract(from fs.FS, dir string) (string, error) {
-	const op = "extract guest"
+// ExtractInit is Extract for carrel-init. Nothing on this machine executes the file.
+func ExtractInit(dir string) (string, error) { return extract(assets, dir, vmInit) }
+
+// extract is Extract from any file system, for one asset.
+func extract(from fs.FS, dir, asset string) (string, error) {
+	op := "extract " + path.Base(asset)
 	fail := func(err error) (string, error) { return "", &carrel.Error{Op: op, Kind: carrel.Internal, Err: err} }
-	want, err := readSum(from)
+	want, err := readSum(from, asset)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", &carrel.Error{Op: op, Kind: carrel.Unsupported,
-			Err:  errors.New("this binary was built without the guest's image"),
+			Err:  errors.New("this binary was built without " + path.Base(asset)),
 			Hint: "build it with: make build"}
 	}
 	if err != nil {
@@ -57,11 +64,12 @@ func extract(from fs.FS, dir string) (string, error) {
 		return fail(err)
 	}
 	// If the file is there, the embedded image is not read: it would stay in this process's memory.
-	name := filepath.Join(dir, "guest-"+hex.EncodeToString(want[:8])+".erofs")
+	kind := path.Ext(asset)
+	name := filepath.Join(dir, strings.TrimSuffix(path.Base(asset), kind)+"-"+hex.EncodeToString(want[:8])+kind)
 	if same(name, want) {
 		return name, nil
 	}
-	data, err := fs.ReadFile(from, image)
+	data, err := fs.ReadFile(from, asset)
 	if err != nil {
 		return fail(err)
 	}
@@ -74,15 +82,15 @@ func extract(from fs.FS, dir string) (string, error) {
 	return name, nil
 }
 
-// readSum returns the hash that the image must have: the one noted at build time, or else the hash
-// of the embedded image.
-func readSum(from fs.FS) (want [sha256.Size]byte, err error) {
-	if _, err := fs.Stat(from, image); err != nil {
+// readSum returns the hash that the asset must have: the one noted at build time, or else the hash
+// of the embedded file.
+func readSum(from fs.FS, asset string) (want [sha256.Size]byte, err error) {
+	if _, err := fs.Stat(from, asset); err != nil {
 		return want, err
 	}
-	text, err := fs.ReadFile(from, image+".sum")
+	text, err := fs.ReadFile(from, asset+".sum")
 	if errors.Is(err, fs.ErrNotExist) {
-		f, err := from.Open(image)
+		f, err := from.Open(asset)
 		if err != nil {
 			return want, err
 		}
@@ -93,7 +101,7 @@ func readSum(from fs.FS) (want [sha256.Size]byte, err error) {
 	}
 	raw, err := hex.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil || len(raw) != len(want) {
-		return want, errors.New(image + ".sum: not a hash")
+		return want, errors.New(asset + ".sum: not a hash")
 	}
 	return [sha256.Size]byte(raw), nil
 }

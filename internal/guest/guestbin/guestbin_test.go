@@ -21,7 +21,7 @@ func TestExtract(t *testing.T) {
 	for i := range paths {
 		wg.Go(func() {
 			var err error
-			if paths[i], err = extract(built, dir); err != nil {
+			if paths[i], err = extract(built, dir, image); err != nil {
 				t.Error(err)
 			}
 		})
@@ -45,7 +45,7 @@ func TestExtract(t *testing.T) {
 	if err := os.WriteFile(paths[0], []byte("another"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if p, err := extract(built, dir); err != nil || p != paths[0] {
+	if p, err := extract(built, dir, image); err != nil || p != paths[0] {
 		t.Fatal(p, err)
 	}
 	if data, _ := os.ReadFile(paths[0]); string(data) != "an image" {
@@ -61,28 +61,28 @@ func TestExtractNoted(t *testing.T) {
 	sum := sha256.Sum256(data)
 	built := fstest.MapFS{image: {Data: data}, noted: {Data: []byte(hex.EncodeToString(sum[:]) + "\n")}}
 	dir := t.TempDir()
-	p, err := extract(built, dir)
+	p, err := extract(built, dir, image)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if plain, err := extract(fstest.MapFS{image: {Data: data}}, dir); err != nil || plain != p {
+	if plain, err := extract(fstest.MapFS{image: {Data: data}}, dir, image); err != nil || plain != p {
 		t.Errorf("with the sum %q, without %q, %v", p, plain, err)
 	}
 	built[image] = &fstest.MapFile{Data: []byte("damaged")}
-	if again, err := extract(built, dir); err != nil || again != p {
+	if again, err := extract(built, dir, image); err != nil || again != p {
 		t.Errorf("what is there is right: %q, %v", again, err)
 	}
-	if _, err := extract(built, t.TempDir()); err == nil {
+	if _, err := extract(built, t.TempDir(), image); err == nil {
 		t.Error("an image that is not what was noted was written")
 	}
 	built[noted] = &fstest.MapFile{Data: []byte("no sum")}
-	if _, err := extract(built, dir); err == nil {
+	if _, err := extract(built, dir, image); err == nil {
 		t.Error("a sum that is none was taken")
 	}
 }
 
 func TestExtractWithoutImage(t *testing.T) {
-	_, err := extract(fstest.MapFS{"assets/README.md": {}}, t.TempDir())
+	_, err := extract(fstest.MapFS{"assets/README.md": {}}, t.TempDir(), vmInit)
 	if !errors.Is(err, carrel.Unsupported) || carrel.HintOf(err) == "" {
 		t.Errorf("got %v, hint %q", err, carrel.HintOf(err))
 	}

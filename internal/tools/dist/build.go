@@ -57,7 +57,7 @@ func (r *release) buildCarried(ctx context.Context, p platform, dir string) (str
 	in := func(name string) string { return filepath.Join(dir, name) }
 	for _, c := range []struct{ command, linker string }{
 		{"carrel-guest", "-R 0x10000"}, // as the Makefile says why
-		{"carrel-sudo", ""}, {"carrel-box", ""}, {"carrel-sentry", ""},
+		{"carrel-sudo", ""}, {"carrel-box", ""}, {"carrel-sentry", ""}, {"carrel-init", ""},
 	} {
 		if err := r.compile(ctx, p, c.command, in(c.command), c.linker); err != nil {
 			return "", err
@@ -69,17 +69,21 @@ func (r *release) buildCarried(ctx context.Context, p platform, dir string) (str
 	if err := runTool(ctx, "pack", "-o", in("carrel-sentry"), in("carrel-sentry")); err != nil {
 		return "", err
 	}
-	stage, err := os.ReadFile(in("carrel-box"))
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(stage)
-	if err := os.WriteFile(in("carrel-box.sum"), []byte(hex.EncodeToString(sum[:])[:32]+"\n"), 0o644); err != nil {
-		return "", err
+	for name, digits := range map[string]int{"carrel-box": 32, "carrel-init": 64} {
+		program, err := os.ReadFile(in(name))
+		if err != nil {
+			return "", err
+		}
+		sum := sha256.Sum256(program)
+		if err := os.WriteFile(in(name+".sum"), []byte(hex.EncodeToString(sum[:])[:digits]+"\n"), 0o644); err != nil {
+			return "", err
+		}
 	}
 	return writeOverlay(in("overlay.json"), map[string]string{
 		"internal/guest/guestbin/assets/guest.erofs":                in("guest.erofs"),
 		"internal/guest/guestbin/assets/guest.erofs.sum":            in("guest.erofs.sum"),
+		"internal/guest/guestbin/assets/carrel-init":                in("carrel-init"),
+		"internal/guest/guestbin/assets/carrel-init.sum":            in("carrel-init.sum"),
 		"internal/box/stagebin/assets/carrel-box":                   in("carrel-box"),
 		"internal/box/stagebin/assets/carrel-box.sum":               in("carrel-box.sum"),
 		"internal/driver/gvisor/sentrybin/assets/carrel-sentry.zst": in("carrel-sentry.zst"),

@@ -56,7 +56,7 @@ func (r *release) writeSBOM(ctx context.Context, p platform, program string) err
 func binaries(p platform, program string) []string {
 	all := []string{program}
 	if p.os == "linux" {
-		for _, name := range []string{"carrel-guest", "carrel-sudo", "carrel-box", "carrel-sentry"} {
+		for _, name := range []string{"carrel-guest", "carrel-sudo", "carrel-box", "carrel-sentry", "carrel-init"} {
 			all = append(all, filepath.Join(filepath.Dir(program), name))
 		}
 	}
