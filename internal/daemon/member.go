@@ -15,6 +15,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/fleet"
 	"github.com/carrel-dev/carrel/internal/fleet/member"
 	"github.com/carrel-dev/carrel/internal/gateway"
+	"github.com/carrel-dev/carrel/internal/quota"
 	"github.com/carrel-dev/carrel/internal/service"
 	"github.com/carrel-dev/carrel/internal/version"
 )
@@ -147,7 +148,7 @@ func localOf(sb carrel.Sandbox) member.Local {
 	if sb.State == carrel.Paused {
 		s = fleet.Paused
 	}
-	return member.Local{ID: sb.ID, Project: sb.Project, State: s}
+	return member.Local{ID: sb.ID, Project: sb.Project, State: s, Load: quota.LoadOf(sb)}
 }
 
 // Find implements member.Sandboxes.

@@ -34,7 +34,7 @@
 //
 // # What the fleet does not share yet
 //
-// Templates, secrets, snapshots and quotas are each node's own. Templates and snapshots are found
+// Templates, secrets and snapshots are each node's own, unless package front makes them one. Templates and snapshots are found
 // on the node that has them. What would have to be the same everywhere (importing templates,
 // secrets, builds, keys, usage) is Unsupported here; it is done on each node.
 //

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/quota"
 )
 
 // The reasons of errors of kind Conflict.
@@ -117,6 +118,11 @@ type Home struct {
 	// Passport is what another node needs to make the sandbox its own: of the pause, or of the last
 	// checkpoint of a sandbox that runs. nil is none. It holds secrets.
 	Passport []byte
+	// Key is the API key that made the sandbox, and Load what counts towards the quotas while it runs.
+	Key  string
+	Load quota.Load
+	// Born is set in the claim of the front that made the sandbox.
+	Born *Born
 	// Left is what was left of the node's lease when the home was read; 0 or less is expired.
 	Left time.Duration
 }
@@ -150,6 +156,8 @@ type SealedSecret struct {
 // Registry keeps the nodes and homes of one fleet. It is safe for concurrent use by several fronts.
 // Package state/postgres has the only lasting one. Errors: those below, and Unavailable.
 type Registry interface {
+	Shares
+
 	// Authority returns the fleet's authority. The first caller's is kept.
 	Authority(ctx context.Context, first Authority) (Authority, error)
 
@@ -179,8 +187,8 @@ type Registry interface {
 	// that says so is older than the pause.
 	// Error: Conflict ([ErrFenced]) when the membership has ended.
 	Claim(ctx context.Context, m Member, homes ...Home) ([]Home, error)
-	// Begin is called before a paused sandbox runs again. Error: Conflict ([ErrFenced]) when the
-	// membership has ended or expired, or the home is another node's.
+	// Begin is called before a paused sandbox runs again. Errors: Conflict ([ErrFenced]) when the
+	// membership has ended or expired, or the home is another node's; Exhausted when a quota refuses it.
 	Begin(ctx context.Context, m Member, id carrel.ID) (Home, error)
 	// Publish keeps a sandbox's passport of this stay. paused says that it does not run. Error: as
 	// Begin's; also when the stay has ended, because the passport is older then.
@@ -207,7 +215,7 @@ type Registry interface {
 	DropSecret(ctx context.Context, project, name string) error
 	Secrets(ctx context.Context) ([]SealedSecret, error)
 	// Lose marks the homes whose sandbox ran on a node whose lease has expired, or that another
-	// machine took the name of, and returns those
-	// that were not marked yet, without passports.
+	// machine took the name of, and returns those that were not marked yet, without passports. Those
+	// that another node can resume keep their part of the quotas for a while.
 	Lose(ctx context.Context) ([]Home, error)
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/quota"
 )
 
 // The paths of a front's door for nodes. All are POST, with a message in JSON each way. A node shows
@@ -63,6 +64,8 @@ type HomeMessage struct {
 	State   State     `json:"state,omitempty"`
 	Node    string    `json:"node,omitempty"` // in answers
 	Stay    int64     `json:"stay,omitempty"` // 0 in a claim: it is not known
+	// Load is what counts towards the quotas while it runs.
+	Load quota.Load `json:"load,omitzero"`
 }
 
 // MemberAnswer is what a front answers to a member.
@@ -84,6 +87,8 @@ type ErrorMessage struct {
 	Hint   string `json:"hint,omitempty"`
 	Fenced bool   `json:"fenced,omitempty"` // it is ErrFenced
 	Held   bool   `json:"held,omitempty"`   // it is ErrHeld
+	// Limit is the limit that refuses it.
+	Limit *carrel.LimitHit `json:"limit,omitempty"`
 }
 
 // MaxMessage bounds a message, in bytes. A passport is the largest part of one.

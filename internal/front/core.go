@@ -13,6 +13,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/access"
 	"github.com/carrel-dev/carrel/internal/engine"
 	"github.com/carrel-dev/carrel/internal/fleet"
+	"github.com/carrel-dev/carrel/internal/quota"
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
@@ -29,17 +30,25 @@ type core struct {
 	templates *templates
 	events    state.Store
 	vault     *vault
+	shares    *shares
 }
 
 var _ access.Core = (*core)(nil)
 
-// Create implements carrel.Sandboxes. The sandbox has a home before the caller hears of it.
+// Create implements carrel.Sandboxes. The sandbox has its share of the quotas before it is made, and
+// a home before the caller hears of it.
 func (c *core) Create(ctx context.Context, opts carrel.CreateOptions) (carrel.Sandbox, error) {
 	const op = "create sandbox"
 	// The node resolves the reference itself, for the same project: its template may have another ID.
+	wanted := opts.Template
 	if asked, ok := carrel.AskedIn(ctx); ok {
 		opts.Template = asked
 	}
+	grant, err := c.shares.create(ctx, wanted, &opts)
+	if err != nil {
+		return carrel.Sandbox{}, err
+	}
+	defer grant.end(ctx)
 	sb, err := c.Engine.Create(ctx, opts)
 	if carrel.KindOf(err) == carrel.NotFound && c.templates.fetch(ctx, opts.Template) {
 		sb, err = c.Engine.Create(ctx, opts)
@@ -47,13 +56,17 @@ func (c *core) Create(ctx context.Context, opts carrel.CreateOptions) (carrel.Sa
 	if err != nil {
 		return sb, err
 	}
-	if err := c.claim(ctx, sb); err != nil {
-		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), moveWait)
-		defer cancel()
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), moveWait)
+	defer cancel()
+	if err := c.shares.settle(ctx, grant, sb); err != nil {
+		return carrel.Sandbox{}, errors.Join(err, c.takeBack(undo, sb.ID))
+	}
+	if err := c.claim(ctx, sb, grant.born()); err != nil {
 		return carrel.Sandbox{}, &carrel.Error{Op: op, Kind: carrel.Unavailable, ID: sb.ID, RetryAfter: time.Second,
 			Err:  errors.Join(fmt.Errorf("the fleet's records don't take it: %w", err), c.takeBack(undo, sb.ID)),
 			Hint: "the sandbox was ended again; look at the fleet's database"}
 	}
+	grant.spent()
 	return sb, nil
 }
 
@@ -69,14 +82,14 @@ func (c *core) takeBack(ctx context.Context, id carrel.ID) error {
 }
 
 // claim records where a new sandbox is.
-func (c *core) claim(ctx context.Context, sb carrel.Sandbox) error {
+func (c *core) claim(ctx context.Context, sb carrel.Sandbox, born *fleet.Born) error {
 	name, ok := c.Engine.Directory().Node(sb.ID)
 	n, there := c.nodes.node(name)
 	if !ok || !there {
 		return fmt.Errorf("node %q has left the fleet", name)
 	}
-	list, err := c.homes.registry.Claim(ctx, fleet.Member{Name: n.Name, Token: n.Token},
-		fleet.Home{Sandbox: sb.ID, Project: sb.Project, State: fleet.Running})
+	wants := fleet.Home{Sandbox: sb.ID, Project: sb.Project, State: fleet.Running, Load: quota.LoadOf(sb), Born: born}
+	list, err := c.homes.registry.Claim(ctx, fleet.Member{Name: n.Name, Token: n.Token}, wants)
 	if errors.Is(err, fleet.ErrFenced) { // it joined anew just now: read its token again
 		if err = c.nodes.read(ctx); err == nil {
 			now, _ := c.nodes.node(name)
@@ -84,8 +97,7 @@ func (c *core) claim(ctx context.Context, sb carrel.Sandbox) error {
 				return fmt.Errorf("node %q is another machine now", name)
 			}
 			n = now
-			list, err = c.homes.registry.Claim(ctx, fleet.Member{Name: n.Name, Token: n.Token},
-				fleet.Home{Sandbox: sb.ID, Project: sb.Project, State: fleet.Running})
+			list, err = c.homes.registry.Claim(ctx, fleet.Member{Name: n.Name, Token: n.Token}, wants)
 		}
 	}
 	if err != nil {
@@ -97,14 +109,22 @@ func (c *core) claim(ctx context.Context, sb carrel.Sandbox) error {
 	return nil
 }
 
-// Fork implements carrel.Moments. Each fork has a home.
+// Fork implements carrel.Moments. Each fork has a share of the quotas and a home.
 func (c *core) Fork(ctx context.Context, id carrel.ID, opts carrel.ForkOptions) ([]carrel.ForkResult, error) {
+	grant, err := c.shares.fork(ctx, id, opts)
+	if err != nil {
+		return nil, err
+	}
+	defer grant.end(ctx)
 	list, err := c.Engine.Fork(ctx, id, opts)
 	for i, r := range list {
 		if r.Err == nil {
-			if cerr := c.claim(ctx, r.Sandbox); cerr != nil {
+			share := grant.one()
+			if cerr := c.claim(ctx, r.Sandbox, share.born()); cerr != nil {
 				list[i] = carrel.ForkResult{Err: errors.Join(cerr, c.takeBack(context.WithoutCancel(ctx), r.Sandbox.ID))}
+				continue
 			}
+			grant.used(share)
 		}
 	}
 	return list, err

@@ -132,6 +132,9 @@ func (f fleetNodes) DrainNode(ctx context.Context, name string) (carrel.Drained,
 	return out, nil
 }
 
+// keepTime is how long a sandbox that moves keeps its part of the quotas.
+const keepTime = moveTries * moveTime
+
 // away moves one sandbox away from a node. Calls about it wait until it is there.
 func (f fleetNodes) away(ctx context.Context, h fleet.Home, from string) error {
 	ran := false
@@ -140,7 +143,11 @@ func (f fleetNodes) away(ctx context.Context, h fleet.Home, from string) error {
 		if err != nil || home.Node != from {
 			return home, err
 		}
-		ran = home.State == fleet.Running
+		if ran = home.State == fleet.Running; ran { // nobody else gets its part of a quota meanwhile
+			if err := f.homes.registry.Keep(ctx, home.Sandbox, keepTime); err != nil {
+				return home, err
+			}
+		}
 		if home, err = f.still(ctx, home); err != nil {
 			return home, err
 		}

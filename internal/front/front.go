@@ -72,6 +72,7 @@ type Front struct {
 	url  string
 
 	store     *postgres.Store
+	registry  fleet.Registry
 	authority fleet.Authority
 	directory *access.Directory
 	callers   *access.Authenticator
@@ -184,7 +185,8 @@ func (f *Front) openStore(ctx context.Context, token string) (err error) {
 	f.callers = access.NewAuthenticator(access.Key{Name: "api-key", Secret: f.key, Role: carrel.RoleAdmin})
 	f.callers.Use(f.directory)
 
-	registry := f.store.Fleet()
+	f.registry = f.store.Fleet().Under(f.directory.Quotas)
+	registry := f.registry
 	first, err := certificate.NewAuthority()
 	if err != nil {
 		return err
@@ -213,7 +215,7 @@ func (f *Front) openEngine() (err error) {
 	for _, t := range f.cfg.Tolerate {
 		tolerates[t] = true
 	}
-	registry := f.store.Fleet()
+	registry := f.registry
 	homes := newHomes(registry, f.nodes, f.log)
 	f.engine, err = engine.New(engine.Options{Nodes: f.nodes, Dial: f.nodes.dial, Owners: homes, Log: f.log,
 		Tolerates: func(project, taint string) bool { return tolerates[project+"="+taint] }})
@@ -224,6 +226,8 @@ func (f *Front) openEngine() (err error) {
 	f.nodes.engine, f.nodes.lost = f.engine, homes.lives.endAll
 	f.core = &core{Engine: f.engine, homes: homes, nodes: f.nodes, events: f.store,
 		templates: newTemplates(f.engine, f.nodes, f.log), vault: newVault(registry, f.nodes, f.authority.Key, f.log)}
+	f.core.shares = &shares{registry: registry, quotas: f.directory.Quotas, limits: config.Default().Limits, find: f.core.templates.get,
+		engine: f.engine, events: f.store, log: f.log, held: map[int64]time.Time{}}
 	f.proxy = newProxy(homes, f.nodes, f.callers)
 	f.undo.Add(f.proxy.close)
 	return nil
@@ -233,10 +237,12 @@ func (f *Front) openEngine() (err error) {
 func (f *Front) openDoors() (err error) {
 	service := access.New(access.Options{Core: f.core, Secrets: f.core.vault.of, Ceilings: f.directory.Ceilings})
 	people := access.NewPeople(service, f.directory)
+	overseer := access.NewOverseer(f.directory, service, host{f.core}, f.log)
+	allowances := access.NewAllowances(people, overseer, func(carrel.Holder) int { return 0 }, false)
 	defaults := config.Default()
 	control := api.New(api.Options{
 		Service: service, Callers: f.callers, Version: version.Version, Limits: defaults.Limits, MaxTimeout: defaults.MaxTimeout,
-		People: people, Nodes: access.Nodes{Service: service, Core: fleetNodes{f.core}},
+		People: countedPeople{people}, Allowances: allowancesOf{Allowances: allowances}, Nodes: access.Nodes{Service: service, Core: fleetNodes{f.core}},
 		Ready: f.ready.Load, Done: f.stopping, Log: f.log,
 	})
 	if f.cfg.TLSCert != "" {
@@ -280,7 +286,7 @@ func (f *Front) Serve(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel() // before the wait
-	for _, run := range []func(context.Context){f.nodes.run, f.core.templates.run, f.core.vault.run, f.directory.Tend, fleetNodes{f.core}.undertake, f.followPeople} {
+	for _, run := range []func(context.Context){f.nodes.run, f.core.templates.run, f.core.vault.run, f.core.shares.run, f.directory.Tend, fleetNodes{f.core}.undertake, f.followPeople} {
 		wg.Go(func() { run(ctx) })
 	}
 	if f.certs != nil {

@@ -46,6 +46,13 @@ func LoadOf(sb carrel.Sandbox) Load {
 	return l
 }
 
+// Sound reports whether a load that another machine tells of can be one.
+func (l Load) Sound() bool {
+	const most = 1 << 32 * One // so that a million of them can be added up
+	in := func(n, most carrel.Milli) bool { return n >= 0 && n <= most }
+	return in(l.Sandboxes, One) && in(l.VCPUs, most) && in(l.Memory, most) && in(l.Disk, most)
+}
+
 // whole is a whole number as a Milli.
 func whole(n int) carrel.Milli { return carrel.Milli(min(n, math.MaxInt/int(One))) * One }
 

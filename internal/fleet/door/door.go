@@ -124,7 +124,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	kind := carrel.KindOf(err)
 	w.WriteHeader(status(kind))
 	msg := fleet.ErrorMessage{Kind: string(kind), Error: err.Error(), Hint: carrel.HintOf(err),
-		Fenced: errors.Is(err, fleet.ErrFenced), Held: errors.Is(err, fleet.ErrHeld)}
+		Fenced: errors.Is(err, fleet.ErrFenced), Held: errors.Is(err, fleet.ErrHeld), Limit: carrel.LimitOf(err)}
 	if e, ok := errors.AsType[*carrel.Error](err); ok {
 		msg.Field = e.Field
 	}
@@ -143,6 +143,8 @@ func status(k carrel.Kind) int {
 		return http.StatusNotFound
 	case carrel.Conflict:
 		return http.StatusConflict
+	case carrel.Exhausted:
+		return http.StatusTooManyRequests
 	case carrel.Unavailable:
 		return http.StatusServiceUnavailable
 	}
@@ -344,11 +346,11 @@ func (d *Door) member(r *http.Request, peer certificate.Peer) (any, error) {
 func (d *Door) claim(ctx context.Context, m fleet.Member, claims []fleet.HomeMessage) (any, error) {
 	homes := make([]fleet.Home, len(claims))
 	for i, c := range claims {
-		if _, err := carrel.ParseID(string(c.Sandbox)); err != nil || c.State != fleet.Running && c.State != fleet.Paused {
+		if _, err := carrel.ParseID(string(c.Sandbox)); err != nil || c.State != fleet.Running && c.State != fleet.Paused || !c.Load.Sound() {
 			return nil, &carrel.Error{Op: "claim sandboxes", Kind: carrel.Invalid, Field: "homes",
-				Err: fmt.Errorf("sandbox %.80q in state %.20q", c.Sandbox, c.State)}
+				Err: fmt.Errorf("sandbox %.80q in state %.20q of size %v", c.Sandbox, c.State, c.Load)}
 		}
-		homes[i] = fleet.Home{Sandbox: c.Sandbox, Project: c.Project, State: c.State, Token: c.Stay}
+		homes[i] = fleet.Home{Sandbox: c.Sandbox, Project: c.Project, State: c.State, Token: c.Stay, Load: c.Load}
 	}
 	got, err := d.opts.Registry.Claim(ctx, m, homes...)
 	if err != nil {

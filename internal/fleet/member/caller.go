@@ -160,7 +160,7 @@ func readAnswer(op string, id carrel.ID, u *url.URL, resp *http.Response, out an
 	if err := json.Unmarshal(body, &r.m); err != nil || r.m.Kind == "" {
 		return unreached(op, id, u, fmt.Errorf("it answered with status %d, and is perhaps no front", resp.StatusCode))
 	}
-	return &carrel.Error{Op: op, Kind: carrel.Kind(r.m.Kind), ID: id, Field: r.m.Field, Err: r, Hint: r.m.Hint}
+	return &carrel.Error{Op: op, Kind: carrel.Kind(r.m.Kind), ID: id, Field: r.m.Field, Err: r, Hint: r.m.Hint, Limit: r.m.Limit}
 }
 
 // join gets a first certificate for the join token. The front is trusted when it has proved the

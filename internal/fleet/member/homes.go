@@ -44,7 +44,11 @@ func (m *Member) reconcile(ctx context.Context, token int64) error {
 			gone = append(gone, h.Sandbox)
 		}
 	}
-	for chunk := range slices.Chunk(gone, fleet.MaxClaims) {
+	return m.endAll(ctx, token, gone)
+}
+
+func (m *Member) endAll(ctx context.Context, token int64, ids []carrel.ID) error {
+	for chunk := range slices.Chunk(ids, fleet.MaxClaims) {
 		if err := m.end(ctx, token, chunk...); err != nil {
 			return err
 		}
@@ -52,10 +56,30 @@ func (m *Member) reconcile(ctx context.Context, token int64) error {
 	return nil
 }
 
+// sweep ends the homes of sandboxes that ran here and are gone. A front may have claimed one when it
+// had ended already. Such a home would count towards its project's quotas.
+func (m *Member) sweep(ctx context.Context, token int64) error {
+	before, err := call[fleet.MemberAnswer](ctx, m.caller, "list homes", fleet.PathHomes, "", fleet.MemberRequest{Token: token})
+	if err != nil {
+		return err
+	}
+	var gone []carrel.ID
+	for _, h := range before.Homes {
+		if h.State != fleet.Running {
+			continue
+		}
+		// What runs here in the registry was here before: a look at the machine comes later.
+		if _, found, err := m.opts.Sandboxes.Find(ctx, h.Sandbox); err == nil && !found {
+			gone = append(gone, h.Sandbox)
+		}
+	}
+	return m.endAll(ctx, token, gone)
+}
+
 // claimOf is the claim for a sandbox. Its stay must have been read before its state. If the sandbox
 // began to run in between, its stay is another, and the claim changes nothing.
 func claimOf(l Local, stay int64) fleet.HomeMessage {
-	return fleet.HomeMessage{Sandbox: l.ID, Project: l.Project, State: l.State, Stay: stay}
+	return fleet.HomeMessage{Sandbox: l.ID, Project: l.Project, State: l.State, Stay: stay, Load: l.Load}
 }
 
 // claim makes this node the home of its sandboxes, and releases those that live elsewhere. It

@@ -30,6 +30,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/atomicfile"
 	"github.com/carrel-dev/carrel/internal/fleet"
 	"github.com/carrel-dev/carrel/internal/fleet/certificate"
+	"github.com/carrel-dev/carrel/internal/quota"
 )
 
 // Local is one of the machine's sandboxes.
@@ -37,6 +38,7 @@ type Local struct {
 	ID      carrel.ID
 	Project string
 	State   fleet.State // Running or Paused
+	Load    quota.Load  // what it holds while it runs
 }
 
 // Sandboxes are the sandboxes of this machine.
@@ -295,6 +297,8 @@ const (
 	watchEvery = 250 * time.Millisecond
 	// margin is taken off the lease, for the time that holding the sandboxes takes.
 	margin = time.Second
+	// sweepEvery is after how many renewals the member looks for homes of sandboxes that are gone.
+	sweepEvery = 15
 )
 
 // Run keeps the membership until ctx ends. Sandboxes run on then: the next daemon joins again.
@@ -351,13 +355,18 @@ func (m *Member) round(ctx context.Context) error {
 func (m *Member) renew(ctx context.Context, token int64, followed <-chan error) error {
 	tick := time.NewTicker(fleet.RenewEvery)
 	defer tick.Stop()
-	for {
+	for n := 1; ; n++ {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case err := <-followed:
 			return err
 		case <-tick.C:
+		}
+		if n%sweepEvery == 0 {
+			if err := m.sweep(ctx, token); err != nil {
+				m.log.Warn("look for homes of sandboxes that are gone", "err", err)
+			}
 		}
 		if m.member() == 0 {
 			return errNoLease // others may have taken sandboxes: begin anew

@@ -16,3 +16,11 @@ func Setting(t testing.TB, s *Store, name string) (value string) {
 
 // SetClock gives leases another clock of this process.
 func (l *Leases) SetClock(now func() time.Time) { l.now = now }
+
+// Exec changes a fleet's tables.
+func Exec(t testing.TB, f Fleet, q string, args ...any) {
+	t.Helper()
+	if _, err := f.s.read.Exec(t.Context(), q, args...); err != nil {
+		t.Fatal(err)
+	}
+}

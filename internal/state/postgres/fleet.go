@@ -13,16 +13,27 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/fleet"
+	"github.com/carrel-dev/carrel/internal/quota"
 )
 
 // Fleet is the [fleet.Registry] in a store's database. All methods may be repeated: what a lost
 // answer did, the repetition does again or finds done.
-type Fleet struct{ s *Store }
+type Fleet struct {
+	s      *Store
+	quotas func(project, key string) []quota.Bound
+}
 
 var _ fleet.Registry = Fleet{}
 
-// Fleet returns the fleet in the store's database.
-func (s *Store) Fleet() Fleet { return Fleet{s} }
+// Fleet returns the fleet in the store's database, with no quotas.
+func (s *Store) Fleet() Fleet {
+	return Fleet{s, func(string, string) []quota.Bound { return nil }}
+}
+
+// Under returns the fleet with quotas for sandboxes that run again.
+func (f Fleet) Under(quotas func(project, key string) []quota.Bound) Fleet {
+	return Fleet{f.s, quotas}
+}
 
 // The statements of a fleet.
 const (
@@ -55,20 +66,33 @@ const (
 	// The lock keeps the node's name, not its lease: a claim does not wait for a renewal.
 	isMember = `SELECT token = $2 AND expires > clock_timestamp() AND ($3::bytea IS NULL OR public = $3)
 		FROM nodes WHERE name = $1 FOR KEY SHARE`
-	homeRow = `SELECT h.sandbox, h.project, h.node, h.token, h.state, h.passport, ` + leftOf + `
+	loadOf  = `h.key, h.sandboxes, h.vcpus, h.memory, h.disk, `
+	homeRow = `SELECT h.sandbox, h.project, h.node, h.token, h.state, h.passport, ` + loadOf + leftOf + `
 		FROM homes h LEFT JOIN nodes n ON n.name = h.node WHERE h.sandbox = $1`
-	listHomes = `SELECT h.sandbox, h.project, h.node, h.token, h.state, NULL::bytea, ` + leftOf + `
+	listHomes = `SELECT h.sandbox, h.project, h.node, h.token, h.state, NULL::bytea, ` + loadOf + leftOf + `
 		FROM homes h LEFT JOIN nodes n ON n.name = h.node WHERE h.node = $1 ORDER BY h.sandbox`
 	// It claims nothing if the membership has ended. Only a new stay makes what is paused run: a claim
 	// that says so was on its way for too long.
 	claimHome = `WITH member AS (SELECT FROM nodes WHERE name = $3 AND token = $6 AND expires > clock_timestamp()
 			AND ($7::bytea IS NULL OR public = $7) FOR KEY SHARE)
-		INSERT INTO homes AS h (sandbox, project, node, token, state)
-		SELECT $1::bytea, $2::bytea, $3::bytea, nextval('lease_tokens'), $4 FROM member
-		ON CONFLICT (sandbox) DO UPDATE SET state = excluded.state, passport = NULL
-		WHERE h.node = excluded.node AND h.state <> excluded.state AND h.state NOT IN ('ended', 'moving') AND h.token = $5
-			AND NOT (h.state = 'paused' AND excluded.state = 'running')`
-	beginHome = `UPDATE homes SET state = 'running', passport = NULL, token = nextval('lease_tokens')
+		INSERT INTO homes AS h (sandbox, project, node, token, state, key, repeat, sandboxes, vcpus, memory, disk, counts)
+		SELECT $1::bytea, $2::bytea, $3::bytea, nextval('lease_tokens'), $4, $9::bytea, $10::bytea, $11::bigint, $12::bigint, $13::bigint, $14::bigint,
+			CASE WHEN $8::boolean THEN '-infinity' ELSE clock_timestamp() + $15::bigint * interval '1 microsecond' END FROM member
+		ON CONFLICT (sandbox) DO UPDATE SET
+			state = CASE WHEN ` + mayChange + ` THEN excluded.state ELSE h.state END,
+			passport = CASE WHEN ` + mayChange + ` THEN NULL ELSE h.passport END,
+			key = CASE WHEN $8 THEN excluded.key ELSE h.key END,
+			repeat = CASE WHEN $8 THEN excluded.repeat ELSE h.repeat END,
+			counts = CASE WHEN $8 THEN '-infinity' ELSE h.counts END,
+			sandboxes = CASE WHEN $16 THEN excluded.sandboxes ELSE h.sandboxes END,
+			vcpus = CASE WHEN $16 THEN excluded.vcpus ELSE h.vcpus END,
+			memory = CASE WHEN $16 THEN excluded.memory ELSE h.memory END,
+			disk = CASE WHEN $16 THEN excluded.disk ELSE h.disk END
+		WHERE h.node = excluded.node AND (` + mayChange + ` OR $8
+			OR $16::boolean AND (h.sandboxes, h.vcpus, h.memory, h.disk) IS DISTINCT FROM ($11::bigint, $12::bigint, $13::bigint, $14::bigint))`
+	mayChange = `(h.state <> excluded.state AND h.state NOT IN ('ended', 'moving') AND h.token = $5
+			AND NOT (h.state = 'paused' AND excluded.state = 'running'))`
+	beginHome = `UPDATE homes SET state = 'running', passport = NULL, token = nextval('lease_tokens'), kept = '-infinity'
 		WHERE sandbox = $1 AND node = $2 AND state <> 'ended'`
 	publishHome = `UPDATE homes SET passport = $3, state = CASE WHEN $4 THEN 'paused' ELSE state END
 		WHERE sandbox = $1 AND node = $2 AND token = $5`
@@ -84,8 +108,9 @@ const (
 	// Names from ~ on are no node's.
 	loseHome = `WITH dead AS (SELECT name FROM nodes WHERE expires <= clock_timestamp() FOR SHARE),
 		gone AS (SELECT name FROM dead UNION SELECT node FROM homes WHERE node >= '~' AND state = 'running')
-		UPDATE homes h SET state = 'lost' FROM gone WHERE h.node = gone.name AND h.state = 'running'
-		RETURNING h.sandbox, h.project, h.node, h.token, h.state, NULL::bytea, 0::bigint`
+		UPDATE homes h SET state = 'lost', kept = CASE WHEN h.passport IS NULL THEN '-infinity'
+			ELSE clock_timestamp() + interval '2 minutes' END FROM gone WHERE h.node = gone.name AND h.state = 'running'
+		RETURNING h.sandbox, h.project, h.node, h.token, h.state, NULL::bytea, ` + loadOf + `0::bigint`
 )
 
 // nodeBody is the part of a node that only programs read.
@@ -256,7 +281,19 @@ func (f Fleet) Claim(ctx context.Context, m fleet.Member, homes ...fleet.Home) (
 		})
 		for _, h := range homes {
 			id := key(string(h.Sandbox))
-			b.Queue(claimHome, id, key(h.Project), key(m.Name), string(h.State), h.Token, m.Token, m.Public)
+			born := fleet.Born{}
+			if h.Born != nil {
+				born = *h.Born
+			}
+			load, known := h.Load, h.Load != quota.Load{}
+			if !known { // the node's build is older
+				load.Sandboxes = quota.One
+			}
+			b.Queue(claimHome, id, key(h.Project), key(m.Name), string(h.State), h.Token, m.Token, m.Public, h.Born != nil,
+				key(born.Key), key(born.Repeat), load.Sandboxes, load.VCPUs, load.Memory, load.Disk, fleet.BornWithin.Microseconds(), known)
+			if len(born.Shares) > 0 {
+				b.Queue(spendShares, born.Shares, id)
+			}
 			b.Queue(homeRow, id).QueryRow(func(row pgx.Row) error {
 				got, err := scanHome(row)
 				if errors.Is(err, pgx.ErrNoRows) && !good {
@@ -278,6 +315,9 @@ func (f Fleet) Claim(ctx context.Context, m fleet.Member, homes ...fleet.Home) (
 func (f Fleet) Begin(ctx context.Context, m fleet.Member, id carrel.ID) (h fleet.Home, err error) {
 	const op = "begin to run"
 	err = f.as(ctx, op, id, m, func(ctx context.Context, tx pgx.Tx) error {
+		if err := f.mayBegin(ctx, tx, id); err != nil {
+			return err
+		}
 		if err := f.changeHome(ctx, tx, op, m, id, beginHome, key(string(id)), key(m.Name)); err != nil {
 			return err
 		}
@@ -440,6 +480,9 @@ func (f Fleet) Kill(ctx context.Context, id carrel.ID, stay int64) error {
 // Lose implements fleet.Registry.
 func (f Fleet) Lose(ctx context.Context) (list []fleet.Home, err error) {
 	err = f.within(ctx, "mark lost sandboxes", "", func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, tidyShares); err != nil {
+			return err
+		}
 		rows, err := tx.Query(ctx, loseHome)
 		if err != nil {
 			return err
@@ -516,10 +559,11 @@ func scanNode(row pgx.CollectableRow) (n fleet.Node, err error) {
 }
 
 func scanHome(row pgx.Row) (h fleet.Home, err error) {
-	var sandbox, project, node []byte
+	var sandbox, project, node, by []byte
 	var left int64
-	err = row.Scan(&sandbox, &project, &node, &h.Token, &h.State, &h.Passport, &left)
-	h.Sandbox, h.Project, h.Node = carrel.ID(sandbox), string(project), string(node)
+	l := &h.Load
+	err = row.Scan(&sandbox, &project, &node, &h.Token, &h.State, &h.Passport, &by, &l.Sandboxes, &l.VCPUs, &l.Memory, &l.Disk, &left)
+	h.Sandbox, h.Project, h.Node, h.Key = carrel.ID(sandbox), string(project), string(node), string(by)
 	h.Left = time.Duration(left) * time.Microsecond
 	return h, err
 }

@@ -124,7 +124,38 @@ var migrations = []string{`
 		sealed  bytea NOT NULL,
 		PRIMARY KEY (project, name)
 	);
-	CREATE INDEX homes_node ON homes (node, sandbox);`,
+	CREATE INDEX homes_node ON homes (node, sandbox);`, `
+	-- What counts towards the quotas of the whole fleet. Numbers are thousandths. A home counts while
+	-- its sandbox runs, from counts on; and until kept in any state.
+	ALTER TABLE homes
+		ADD COLUMN key       bytea NOT NULL DEFAULT '',
+		ADD COLUMN repeat    bytea NOT NULL DEFAULT '',
+		ADD COLUMN sandboxes bigint NOT NULL DEFAULT 1000,
+		ADD COLUMN vcpus     bigint NOT NULL DEFAULT 0,
+		ADD COLUMN memory    bigint NOT NULL DEFAULT 0,
+		ADD COLUMN disk      bigint NOT NULL DEFAULT 0,
+		ADD COLUMN counts    timestamptz NOT NULL DEFAULT '-infinity',
+		ADD COLUMN kept      timestamptz NOT NULL DEFAULT '-infinity';
+	CREATE INDEX homes_held ON homes (project) INCLUDE (key, sandboxes, vcpus, memory, disk, counts)
+		WHERE state = 'running' OR kept > '-infinity';
+	CREATE INDEX homes_repeat ON homes (project, repeat) WHERE repeat <> '';
+	-- Creations that are under way, and those of the last minute.
+	CREATE TABLE shares (
+		token     bigint PRIMARY KEY,
+		project   bytea NOT NULL,
+		key       bytea NOT NULL,
+		repeat    bytea NOT NULL,
+		sandboxes bigint NOT NULL,
+		vcpus     bigint NOT NULL,
+		memory    bigint NOT NULL,
+		disk      bigint NOT NULL,
+		creates   bigint NOT NULL,
+		began     timestamptz NOT NULL,
+		expires   timestamptz NOT NULL,
+		done      boolean NOT NULL DEFAULT false
+	);
+	CREATE INDEX shares_project ON shares (project);
+	CREATE INDEX shares_began ON shares (began);`,
 }
 
 // migrate brings the tables to the newest version, in one transaction. If several programs start at

@@ -56,10 +56,13 @@ func TestStore(t *testing.T) {
 		"Slow":               testSlow,
 		"OneRefused":         testOneRefused,
 
-		"FleetMembers":  testFleetMembers,
-		"FleetTakeOver": testFleetTakeOver,
-		"FleetHomes":    testFleetHomes,
-		"FleetRace":     testFleetRace,
+		"FleetMembers":   testFleetMembers,
+		"FleetTakeOver":  testFleetTakeOver,
+		"FleetHomes":     testFleetHomes,
+		"FleetRace":      testFleetRace,
+		"FleetQuotas":    testFleetQuotas,
+		"FleetShares":    testFleetShares,
+		"FleetQuotaRace": testFleetQuotaRace,
 
 		"LeaseRace":    testLeaseRace,
 		"LeaseTaken":   testLeaseTaken,
