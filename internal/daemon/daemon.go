@@ -322,9 +322,8 @@ func (d *Daemon) Serve(ctx context.Context) error {
 	if d.sshDoor != nil {
 		wg.Go(func() { d.serveSSH(ctx) })
 	}
-	if d.member != nil {
-		wg.Go(func() { d.runFleet(ctx) })
-	}
+	leave := d.enterFleet(ctx, &wg)
+	defer leave() // before the wait
 	wg.Go(func() { d.parts.Tend(ctx) })
 	wg.Go(func() { d.tendReserve(ctx) })
 	d.ready.Store(true)
@@ -347,6 +346,7 @@ func (d *Daemon) Serve(ctx context.Context) error {
 		return &carrel.Error{Op: "serve", Kind: carrel.Internal, Err: err}
 	case <-ctx.Done():
 	}
+	leave()
 	d.drain()
 	<-served
 	return nil

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/fleet"
@@ -100,6 +102,30 @@ func ownURL(addr net.Addr, front string) (string, error) {
 		_ = c.Close()
 	}
 	return "https://" + net.JoinHostPort(ip.String(), fmt.Sprint(tcp.Port)), nil
+}
+
+// flushTime bounds how long a daemon that stops publishes what is paused. "carrel drain" before the
+// end of a pod pauses everything, and the machine may never come back.
+const flushTime = 20 * time.Second
+
+// enterFleet keeps the membership in a goroutine of wg until leave is called.
+func (d *Daemon) enterFleet(ctx context.Context, wg *sync.WaitGroup) (leave func()) {
+	if d.member == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	wg.Go(func() { d.runFleet(ctx) })
+	return sync.OnceFunc(func() {
+		defer cancel()
+		if !d.member.Alive() {
+			return
+		}
+		fctx, stop := context.WithTimeout(ctx, flushTime)
+		defer stop()
+		if left, err := d.member.Flush(fctx); err != nil {
+			d.log.Warn("some paused sandboxes can't be resumed on other nodes until this one is back", "sandboxes", left, "err", err)
+		}
+	})
 }
 
 // runFleet keeps the membership and serves fronts until ctx ends.

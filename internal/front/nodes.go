@@ -132,9 +132,12 @@ func (n *nodes) node(name string) (fleet.Node, bool) {
 // status is what the engine knows of the nodes.
 func (n *nodes) status() []engine.Status { return n.engine.Status() }
 
-// tls is the configuration of connections to a node.
+// tls is the configuration of connections to a node: to the machine that has its name now.
 func (n *nodes) tls(name string) *tls.Config {
-	return certificate.ClientConfig(n.issuer.Roots(), n.own, certificate.IsNode(name))
+	return certificate.ClientConfig(n.issuer.Roots(), n.own, certificate.IsMachine(name, func() []byte {
+		f, _ := n.node(name)
+		return f.Public
+	}))
 }
 
 // dial is the engine's way to a node.

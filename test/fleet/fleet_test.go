@@ -350,9 +350,12 @@ func TestDeath(t *testing.T) {
 
 	dead.Restart()
 	f.ready(2)
-	if at := f.home(paused.ID); at != 1 {
-		t.Errorf("the node that came back has the sandbox, node %d", at)
-	}
+	testenv.EventuallyNil(t, "the node that came back gives the sandbox up", func() error {
+		if at := f.home(paused.ID); at != 1 {
+			return fmt.Errorf("node %d has it", at)
+		}
+		return nil
+	})
 	testenv.EventuallyNil(t, "the ended sandbox is gone there", func() error {
 		svc, err := client.New(dead.URL, dead.Key)
 		if err != nil {
@@ -542,5 +545,36 @@ func TestKeys(t *testing.T) {
 	}
 	if out := f.server.Exec(t, f.database(), "SELECT encode(sealed, 'escape') FROM carrel.secrets"); strings.Contains(out, `"v"`) || out == "" {
 		t.Errorf("the kept secret is %q", out)
+	}
+}
+
+// TestPodEnds pauses all sandboxes of a node as "carrel drain" does, and ends its daemon at once. The
+// machine never comes back, and all of them resume on another one.
+func TestPodEnds(t *testing.T) {
+	t.Parallel()
+	f := start(t, 2)
+	ctx := t.Context()
+	var ids []carrel.ID
+	for len(ids) < 6 {
+		if sb := f.create(carrel.CreateOptions{}); f.home(sb.ID) == 0 {
+			f.sh(f.Client, sb.ID, "head -c 3000000 /dev/urandom > /tmp/mine; sha256sum < /tmp/mine > /tmp/sum")
+			ids = append(ids, sb.ID)
+		}
+	}
+	if out, err := f.nodes[0].CLI("drain").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	f.nodes[0].Terminate()
+	for _, id := range ids {
+		testenv.EventuallyNil(t, "it resumes elsewhere", func() error {
+			_, _, err := f.Resume(ctx, id, carrel.ResumeOptions{})
+			return err
+		})
+		if at := f.home(id); at != 1 {
+			t.Errorf("it is on node %d", at)
+		}
+		if f.sh(f.Client, id, "sha256sum < /tmp/mine") != f.sh(f.Client, id, "cat /tmp/sum") {
+			t.Error("its file is another")
+		}
 	}
 }

@@ -61,6 +61,7 @@ func (f *fleetOf) known(i int, project string) {
 // TestQuota has two fronts race for a project's last sandboxes, on three nodes. Then sandboxes are
 // paused, resumed by a request, moved and killed, a node dies, and creations are repeated and fail.
 func TestQuota(t *testing.T) {
+	t.Parallel()
 	f := start(t, 3)
 	ctx := t.Context()
 	f.addFront()
@@ -171,9 +172,10 @@ func TestQuota(t *testing.T) {
 	})
 }
 
-// TestQuotaRepeats sends a creation again that took the last part of a quota, and lets a front die in
-// the middle of one.
+// TestQuotaRepeats sends a creation again that took the last part of a quota, and asks for forks and
+// sizes that have no room.
 func TestQuotaRepeats(t *testing.T) {
+	t.Parallel()
 	f := start(t, 2)
 	ctx := t.Context()
 	f.limit("default", map[carrel.LimitName]carrel.Milli{carrel.LimitMemory: 1000 * 1000, carrel.LimitForks: 3000})

@@ -12,6 +12,7 @@
 package certificate
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -305,6 +306,23 @@ func IsNode(name string) func(Peer) error {
 			return &carrel.Error{Op: "check certificate", Kind: carrel.Forbidden,
 				Err:  fmt.Errorf("it is not the certificate of node %s", name),
 				Hint: "another machine has this node's address"}
+		}
+		return nil
+	}
+}
+
+// IsMachine accepts one node only, and of the machines that had its name the one with a public key.
+// public is asked at each connection; nil is no machine.
+func IsMachine(name string, public func() []byte) func(Peer) error {
+	named := IsNode(name)
+	return func(p Peer) error {
+		if err := named(p); err != nil {
+			return err
+		}
+		if want := public(); want == nil || !bytes.Equal(want, p.Public) {
+			return &carrel.Error{Op: "check certificate", Kind: carrel.Forbidden,
+				Err:  fmt.Errorf("another machine has the name of node %s now", name),
+				Hint: "stop the machine that had it before"}
 		}
 		return nil
 	}

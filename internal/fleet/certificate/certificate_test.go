@@ -1,6 +1,7 @@
 package certificate_test
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
 	"io"
 	"net"
@@ -102,6 +103,7 @@ func meet(t *testing.T, client, server *tls.Config) (states [2]tls.ConnectionSta
 // TestPeers lets fronts and nodes meet, of this fleet and of another, and pass for each other.
 func TestPeers(t *testing.T) {
 	ours, theirs := issuer(t), issuer(t)
+	a := node(t, ours, "a")
 	accept := func(certificate.Peer) error { return nil }
 	for _, test := range []struct {
 		name           string
@@ -116,6 +118,10 @@ func TestPeers(t *testing.T) {
 		{"node b calls node a", node(t, ours, "b"), node(t, ours, "a"), certificate.IsNode("a"), certificate.IsFront, false},
 		{"a node passes for a front", node(t, ours, "b"), node(t, ours, "c"), certificate.IsFront, accept, false},
 		{"a front passes for a node", front(t, ours), front(t, ours), certificate.IsNode("a"), accept, false},
+		{"the machine that has node a's name", front(t, ours), a, certificate.IsMachine("a", publicOf(t, a)), certificate.IsFront, true},
+		{"a machine that had node a's name", front(t, ours), node(t, ours, "a"), certificate.IsMachine("a", publicOf(t, a)), certificate.IsFront, false},
+		{"a node that was removed", front(t, ours), a, certificate.IsMachine("a", func() []byte { return nil }), certificate.IsFront, false},
+		{"node a by another name", front(t, ours), a, certificate.IsMachine("b", publicOf(t, a)), certificate.IsFront, false},
 		{"another fleet's front", front(t, theirs), node(t, ours, "a"), certificate.IsNode("a"), certificate.IsFront, false},
 		{"another fleet's node", front(t, ours), node(t, theirs, "a"), certificate.IsNode("a"), accept, false},
 	} {
@@ -127,6 +133,13 @@ func TestPeers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// publicOf is the public key of a certificate, as peers see it.
+func publicOf(t *testing.T, c *tls.Certificate) func() []byte {
+	t.Helper()
+	sum := sha256.Sum256(c.Leaf.RawSubjectPublicKeyInfo)
+	return func() []byte { return sum[:] }
 }
 
 // TestRequests has requests that no certificate is made for.

@@ -145,6 +145,7 @@ func (m *Member) tell(ctx context.Context, token int64, id carrel.ID) error {
 	case !found:
 		m.mu.Lock()
 		delete(m.stays, id)
+		delete(m.packed, id)
 		m.mu.Unlock()
 		return m.end(ctx, token, id)
 	}
@@ -207,7 +208,56 @@ func (m *Member) publishOne(ctx context.Context, id carrel.ID) error {
 	if errors.Is(err, fleet.ErrFenced) {
 		return nil // another has it, or it runs again: that is another turn
 	}
+	if err == nil && l.State == fleet.Paused {
+		m.mu.Lock()
+		m.packed[id] = stay
+		m.mu.Unlock()
+	}
 	return err
+}
+
+// flushAtOnce bounds the sandboxes that Flush publishes at once.
+const flushAtOnce = 4
+
+// Flush publishes what is paused here and is not published yet: this machine may stop for good. It
+// returns how many could not be published before ctx ended.
+func (m *Member) Flush(ctx context.Context) (left int, err error) {
+	all, err := m.opts.Sandboxes.All(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	turns := make(chan struct{}, flushAtOnce)
+	for _, l := range all {
+		if l.State != fleet.Paused || m.isPacked(l.ID) {
+			continue
+		}
+		turns <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-turns }()
+			err := m.tell(ctx, m.member(), l.ID) // its pause may not have been told yet
+			if err == nil {
+				err = m.publishOne(ctx, l.ID)
+			}
+			if err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			}
+		})
+	}
+	wg.Wait()
+	return len(errs), errors.Join(errs...)
+}
+
+// isPacked reports whether the pause of a sandbox's stay here is in the registry.
+func (m *Member) isPacked(id carrel.ID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	stay := m.stays[id]
+	return stay != 0 && m.packed[id] == stay
 }
 
 // queue holds IDs that wait for their turn, each once. An ID that is added while it is worked on

@@ -90,6 +90,7 @@ type Member struct {
 	until    time.Duration // on the machine's clock
 	held     bool
 	stays    map[carrel.ID]int64 // of the sandboxes here, as far as known
+	packed   map[carrel.ID]int64 // the stays whose pause is in the registry
 	draining bool
 
 	publish *queue
@@ -115,7 +116,7 @@ func New(o Options) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Member{opts: o, caller: c, log: o.Log, held: true, publish: newQueue(), stays: map[carrel.ID]int64{}}
+	m := &Member{opts: o, caller: c, log: o.Log, held: true, publish: newQueue(), stays: map[carrel.ID]int64{}, packed: map[carrel.ID]int64{}}
 	if err = os.MkdirAll(o.Dir, 0o700); err == nil {
 		err = m.loadKey()
 	}

@@ -105,10 +105,14 @@ const (
 	moveHome = `UPDATE homes SET node = $2, token = nextval('lease_tokens'), state = 'moving' WHERE sandbox = $1`
 	arrived  = `UPDATE homes SET state = 'paused' WHERE sandbox = $1 AND token = $2 AND state = 'moving'`
 	killHome = `UPDATE homes SET state = 'ended', passport = NULL, token = nextval('lease_tokens') WHERE sandbox = $1`
+	// Nobody can bring back what ran on a machine whose name another one has. Its owner has some days to
+	// read that it is lost.
+	buryHomes = `DELETE FROM homes WHERE node >= '~' AND (state = 'ended'
+		OR state = 'lost' AND passport IS NULL AND lost < clock_timestamp() - interval '7 days')`
 	// Names from ~ on are no node's.
 	loseHome = `WITH dead AS (SELECT name FROM nodes WHERE expires <= clock_timestamp() FOR SHARE),
 		gone AS (SELECT name FROM dead UNION SELECT node FROM homes WHERE node >= '~' AND state = 'running')
-		UPDATE homes h SET state = 'lost', kept = CASE WHEN h.passport IS NULL THEN '-infinity'
+		UPDATE homes h SET state = 'lost', lost = clock_timestamp(), kept = CASE WHEN h.passport IS NULL THEN '-infinity'
 			ELSE clock_timestamp() + interval '2 minutes' END FROM gone WHERE h.node = gone.name AND h.state = 'running'
 		RETURNING h.sandbox, h.project, h.node, h.token, h.state, NULL::bytea, ` + loadOf + `0::bigint`
 )
@@ -480,8 +484,10 @@ func (f Fleet) Kill(ctx context.Context, id carrel.ID, stay int64) error {
 // Lose implements fleet.Registry.
 func (f Fleet) Lose(ctx context.Context) (list []fleet.Home, err error) {
 	err = f.within(ctx, "mark lost sandboxes", "", func(ctx context.Context, tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, tidyShares); err != nil {
-			return err
+		for _, q := range []string{tidyShares, buryHomes} {
+			if _, err := tx.Exec(ctx, q); err != nil {
+				return err
+			}
 		}
 		rows, err := tx.Query(ctx, loseHome)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/fleet"
+	"github.com/carrel-dev/carrel/internal/state/postgres"
 	"github.com/carrel-dev/carrel/internal/state/postgres/postgrestest"
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
@@ -177,8 +178,26 @@ func testFleetTakeOver(t *testing.T, server *postgrestest.Server) {
 	}
 	_, err = r.Move(ctx, runs.Sandbox, runs.Token, a)
 	refusedFor(t, "move what is lost without a checkpoint", err, fleet.ErrHeld)
-	if err := r.Kill(ctx, runs.Sandbox, runs.Token); err != nil {
-		t.Fatal(err)
+	// What is lost is told for some days, and what its owner ended is forgotten at once.
+	other := claim(t, r, a, fleet.Running)
+	postgres.Exec(t, r, "UPDATE homes SET node = convert_to($1, 'UTF8'), state = 'lost', lost = now() - interval '8 days' WHERE sandbox = convert_to($2, 'UTF8')",
+		fleet.Departed("b", old.Token), string(other.Sandbox))
+	for _, is := range []bool{true, false} {
+		if _, err := r.Lose(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Home(ctx, other.Sandbox); carrel.KindOf(err) != carrel.NotFound {
+			t.Errorf("lost long ago: %v", err)
+		}
+		if _, err := r.Home(ctx, runs.Sandbox); err == nil != is {
+			t.Errorf("lost just now, or ended: %v", err)
+		}
+		if !is {
+			break
+		}
+		if err := r.Kill(ctx, runs.Sandbox, runs.Token); err != nil {
+			t.Fatal(err)
+		}
 	}
 
 	// The old machine has a certificate of the name, and guesses the number of the new start.

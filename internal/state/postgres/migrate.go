@@ -135,7 +135,8 @@ var migrations = []string{`
 		ADD COLUMN memory    bigint NOT NULL DEFAULT 0,
 		ADD COLUMN disk      bigint NOT NULL DEFAULT 0,
 		ADD COLUMN counts    timestamptz NOT NULL DEFAULT '-infinity',
-		ADD COLUMN kept      timestamptz NOT NULL DEFAULT '-infinity';
+		ADD COLUMN kept      timestamptz NOT NULL DEFAULT '-infinity',
+		ADD COLUMN lost      timestamptz; -- when it was marked so
 	CREATE INDEX homes_held ON homes (project) INCLUDE (key, sandboxes, vcpus, memory, disk, counts)
 		WHERE state = 'running' OR kept > '-infinity';
 	CREATE INDEX homes_repeat ON homes (project, repeat) WHERE repeat <> '';
