@@ -180,6 +180,16 @@ type UsageReport struct {
 	Rows     []UsageRow `json:"rows"`
 	// Total is of everything that was selected.
 	Total UsageTotals `json:"total"`
+	// Behind are nodes of a fleet that did not answer. They count with what was known of them.
+	Behind []UsageBehind `json:"behind,omitempty"`
+}
+
+// UsageBehind is a node whose usage is known up to a time. Until then, only sums of whole days are
+// known, by project, key, template, tier and kind: other columns are "", and questions about one
+// sandbox leave the node out.
+type UsageBehind struct {
+	Node  string    `json:"node"`
+	Until time.Time `json:"until"`
 }
 
 // UsageRow is one group.

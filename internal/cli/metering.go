@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/spf13/cobra"
@@ -91,6 +92,10 @@ func (a *app) printUsage(r carrel.UsageReport) error {
 		group := make([]string, len(r.By))
 		group[0] = "total"
 		rows = append(rows, line(group, r.Total))
+	}
+	for _, b := range r.Behind {
+		fmt.Fprintf(a.err, "node %s does not answer: its usage is in the sums until %s, by project, key, template, tier, kind and day\n",
+			b.Node, b.Until.Format(time.RFC3339))
 	}
 	return a.table(head, rows)
 }

@@ -153,6 +153,16 @@ type SealedSecret struct {
 	Sealed        []byte
 }
 
+// UsageCopy is what a machine's ledger said of a day. A machine is told by the public key of its
+// certificate: its name may be another's later.
+type UsageCopy struct {
+	Public []byte
+	Node   string    // its name then
+	Day    time.Time // its beginning, in UTC
+	At     time.Time // when the copy was made, by the registry's clock
+	Report []byte    // JSON
+}
+
 // Registry keeps the nodes and homes of one fleet. It is safe for concurrent use by several fronts.
 // Package state/postgres has the only lasting one. Errors: those below, and Unavailable.
 type Registry interface {
@@ -214,6 +224,10 @@ type Registry interface {
 	PutSecret(ctx context.Context, s SealedSecret) error
 	DropSecret(ctx context.Context, project, name string) error
 	Secrets(ctx context.Context) ([]SealedSecret, error)
+	// PutUsageCopy keeps the newest copy of a machine's day, and UsageCopies returns those of the days
+	// between two times. Without whole it leaves the reports out.
+	PutUsageCopy(ctx context.Context, c UsageCopy) error
+	UsageCopies(ctx context.Context, from, to time.Time, whole bool) ([]UsageCopy, error)
 	// Lose marks the homes whose sandbox ran on a node whose lease has expired, or that another
 	// machine took the name of, and returns those that were not marked yet, without passports. Those
 	// that another node can resume keep their part of the quotas for a while.

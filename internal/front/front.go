@@ -235,9 +235,9 @@ func (f *Front) openEngine() (err error) {
 
 // openDoors makes the handlers for clients.
 func (f *Front) openDoors() (err error) {
-	service := access.New(access.Options{Core: f.core, Secrets: f.core.vault.of, Ceilings: f.directory.Ceilings})
+	service := access.New(access.Options{Core: f.core, Usage: f.ledgers(), Secrets: f.core.vault.of, Ceilings: f.directory.Ceilings})
 	people := access.NewPeople(service, f.directory)
-	overseer := access.NewOverseer(f.directory, service, host{f.core}, f.log)
+	overseer := access.NewOverseer(f.directory, carrel.NoMetering{}, host{f.core}, f.log)
 	allowances := access.NewAllowances(people, overseer, func(carrel.Holder) int { return 0 }, false)
 	defaults := config.Default()
 	control := api.New(api.Options{
@@ -259,6 +259,9 @@ func (f *Front) openDoors() (err error) {
 	f.server = daemon.NewServer(request.Wrap(f.proxy.Wrap(control)), f.log)
 	return nil
 }
+
+// ledgers are the ledgers of the nodes.
+func (f *Front) ledgers() ledgers { return ledgers{f.registry, f.nodes, f.log} }
 
 // reachable is an address under which this machine reaches a listener.
 func reachable(addr net.Addr) string {
@@ -286,7 +289,7 @@ func (f *Front) Serve(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel() // before the wait
-	for _, run := range []func(context.Context){f.nodes.run, f.core.templates.run, f.core.vault.run, f.core.shares.run, f.directory.Tend, fleetNodes{f.core}.undertake, f.followPeople} {
+	for _, run := range []func(context.Context){f.nodes.run, f.core.templates.run, f.core.vault.run, f.core.shares.run, f.ledgers().run, f.directory.Tend, fleetNodes{f.core}.undertake, f.followPeople} {
 		wg.Go(func() { run(ctx) })
 	}
 	if f.certs != nil {

@@ -162,6 +162,7 @@ func TestQuota(t *testing.T) {
 			on++
 		}
 	}
+	before := f.metered(at)
 	f.nodes[at].Kill9()
 	testenv.EventuallyNil(t, "what was lost does not count", func() error {
 		n, err := usedOf(ctx, fronts[1], "default", carrel.LimitSandboxes)
@@ -170,6 +171,49 @@ func TestQuota(t *testing.T) {
 		}
 		return nil
 	})
+	// What it used is known up to the last copy.
+	report, err := fronts[1].Usage(ctx, carrel.UsageOptions{By: []string{"project", "day"}})
+	if err != nil || len(report.Behind) != 1 || report.Behind[0].Node != fmt.Sprintf("node-%d", at) || report.Total.AliveSeconds < before {
+		t.Errorf("usage after a node died: %+v %v, want more than %v", report, err, before)
+	}
+	for _, row := range report.Rows {
+		if len(row.Group) != 2 || row.Group[0] == "" && row.AliveSeconds > 0 || row.Group[1] == "" {
+			t.Errorf("%+v", row)
+		}
+	}
+}
+
+// metered waits until the usage of a node is copied into the database, and returns how long the
+// sandboxes of the whole fleet ran by then.
+func (f *fleetOf) metered(node int) carrel.Milli {
+	f.t.Helper()
+	testenv.EventuallyNil(f.t, "the node's usage is copied", func() error {
+		out := f.server.Exec(f.t, f.database(), fmt.Sprintf("SELECT count(*) FROM carrel.usage_copies WHERE node = 'node-%d'::bytea AND (report->'total'->>'aliveSeconds')::numeric > 0", node))
+		if strings.TrimSpace(out) == "0" {
+			return fmt.Errorf("%s", out)
+		}
+		return nil
+	})
+	// The copy may be older than the answer of the node now. What others used is in both.
+	var sum carrel.Milli
+	for i, d := range f.nodes {
+		svc, err := client.New(d.URL, d.Key)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		got, err := svc.(*client.Client).Usage(f.t.Context(), carrel.UsageOptions{})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if i != node {
+			sum += got.Total.AliveSeconds
+		}
+	}
+	all, err := f.Usage(f.t.Context(), carrel.UsageOptions{})
+	if err != nil || all.Total.AliveSeconds <= sum || len(all.Behind) > 0 {
+		f.t.Errorf("the fleet's usage: %+v %v, want more than %v", all, err, sum)
+	}
+	return sum + 1
 }
 
 // TestQuotaRepeats sends a creation again that took the last part of a quota, and asks for forks and

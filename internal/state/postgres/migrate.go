@@ -156,7 +156,16 @@ var migrations = []string{`
 		done      boolean NOT NULL DEFAULT false
 	);
 	CREATE INDEX shares_project ON shares (project);
-	CREATE INDEX shares_began ON shares (began);`,
+	CREATE INDEX shares_began ON shares (began);`, `
+	-- What the nodes' ledgers said of each day, for nodes that don't answer. day is in seconds since 1970.
+	CREATE TABLE usage_copies (
+		public bytea NOT NULL,
+		day    bigint NOT NULL,
+		node   bytea NOT NULL,
+		at     timestamptz NOT NULL,
+		report json NOT NULL,
+		PRIMARY KEY (day, public)
+	);`,
 }
 
 // migrate brings the tables to the newest version, in one transaction. If several programs start at
