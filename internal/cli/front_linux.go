@@ -48,6 +48,7 @@ address may hold a password: give it in CARREL_STATE or in a file (--state-file)
 	f := c.Flags()
 	f.StringVar(&cfg.Listen, "listen", cfg.Listen, "address for clients")
 	f.StringVar(&cfg.NodesListen, "nodes-listen", cfg.NodesListen, "address for nodes, with TLS of the fleet's own")
+	f.StringVar(&cfg.SSHListen, "ssh-listen", "", "address to serve SSH on (default: none)")
 	f.StringVar(&cfg.State, "state", "", "address of the PostgreSQL database, postgres://USER@HOST/DATABASE")
 	f.StringVar(&stateFile, "state-file", "", "file with that address")
 	f.BoolVar(&cfg.StatePlain, "state-plain", false, "allow connections to it over a network without encryption")
@@ -107,6 +108,9 @@ func (a *app) runFront(ctx context.Context, cfg front.Config) error {
 		_ = a.printJSON(map[string]string{"url": f.URL(), "nodes": f.NodesURL()})
 	} else {
 		fmt.Fprintf(a.err, "carrel: listening on %s, for nodes on %s\n", f.URL(), f.NodesURL())
+		if addr := f.SSHAddr(); addr != "" {
+			fmt.Fprintf(a.err, "carrel: SSH on %s, with the host key %s\n", addr, f.SSHHostKey())
+		}
 		if made {
 			fmt.Fprintf(a.err, "carrel: made an API key; it is kept in %s\n", cfg.KeyFile)
 		}

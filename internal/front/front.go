@@ -39,6 +39,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/fleet/door"
 	"github.com/carrel-dev/carrel/internal/gateway"
 	"github.com/carrel-dev/carrel/internal/request"
+	"github.com/carrel-dev/carrel/internal/sshdoor"
 	"github.com/carrel-dev/carrel/internal/state/postgres"
 	"github.com/carrel-dev/carrel/internal/version"
 )
@@ -46,6 +47,7 @@ import (
 // Config has the settings of a front.
 type Config struct {
 	Listen      string // for clients, host:port
+	SSHListen   string // for SSH, host:port; "" is none
 	NodesListen string // for nodes, host:port
 	// State is the database's URL; StatePlain allows connections over a network without TLS.
 	State      string
@@ -83,7 +85,12 @@ type Front struct {
 	proxy     *proxy
 	certs     certs.Source // nil without TLS
 
+	sshKeys *sshdoor.SharedKeys
+	sshDoor *sshdoor.Door // nil without an address
+	hostKey string        // the fingerprint of the SSH host key
+
 	listener, nodesListener net.Listener
+	sshListener             net.Listener
 	server                  *http.Server
 	ready                   atomic.Bool
 	stopping                chan struct{}
@@ -118,6 +125,11 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Front, err error
 	}
 	if f.nodesListener, err = f.listen("nodes-listen", cfg.NodesListen); err != nil {
 		return nil, err
+	}
+	if cfg.SSHListen != "" {
+		if f.sshListener, err = f.listen("ssh-listen", cfg.SSHListen); err != nil {
+			return nil, err
+		}
 	}
 	if err := f.openStore(ctx, token); err != nil {
 		return nil, err
@@ -185,7 +197,8 @@ func (f *Front) openStore(ctx context.Context, token string) (err error) {
 	f.callers = access.NewAuthenticator(access.Key{Name: "api-key", Secret: f.key, Role: carrel.RoleAdmin})
 	f.callers.Use(f.directory)
 
-	f.registry = f.store.Fleet().Under(f.directory.Quotas)
+	shared := f.store.Fleet().Under(f.directory.Quotas)
+	f.registry, f.sshKeys = shared, sshdoor.NewSharedKeys(shared, f.log)
 	registry := f.registry
 	first, err := certificate.NewAuthority()
 	if err != nil {
@@ -235,7 +248,10 @@ func (f *Front) openEngine() (err error) {
 
 // openDoors makes the handlers for clients.
 func (f *Front) openDoors() (err error) {
-	service := access.New(access.Options{Core: f.core, Usage: f.ledgers(), Secrets: f.core.vault.of, Ceilings: f.directory.Ceilings})
+	service := access.New(access.Options{Core: f.core, Usage: f.ledgers(), SSHKeys: f.sshKeys, Secrets: f.core.vault.of, Ceilings: f.directory.Ceilings})
+	if err := f.openSSH(service); err != nil {
+		return err
+	}
 	people := access.NewPeople(service, f.directory)
 	overseer := access.NewOverseer(f.directory, carrel.NoMetering{}, host{f.core}, f.log)
 	allowances := access.NewAllowances(people, overseer, func(carrel.Holder) int { return 0 }, false)
@@ -298,6 +314,9 @@ func (f *Front) Serve(ctx context.Context) error {
 				f.log.Error("keep the certificate", "err", err)
 			}
 		})
+	}
+	if f.sshDoor != nil {
+		wg.Go(func() { f.serveSSH(ctx) })
 	}
 	failed := make(chan error, 2)
 	go func() { failed <- f.door.Serve(ctx, f.nodesListener) }()

@@ -32,10 +32,7 @@ type vault struct {
 }
 
 func newVault(r fleet.Registry, n *nodes, authorityKey []byte, log *slog.Logger) *vault {
-	key, err := hkdf.Key(sha256.New, authorityKey, nil, "carrel fleet secrets", 32)
-	if err != nil {
-		panic(err) // only for a length that SHA-256 can't give
-	}
+	key := derived(authorityKey, "carrel fleet secrets")
 	block, err := aes.NewCipher(key)
 	if err != nil {
 		panic(err) // only for keys of another length
@@ -45,6 +42,15 @@ func newVault(r fleet.Registry, n *nodes, authorityKey []byte, log *slog.Logger)
 		panic(err) // only for ciphers with other blocks
 	}
 	return &vault{registry: r, nodes: n, seal: seal, log: log}
+}
+
+// derived is a key of 32 bytes for one purpose, which all fronts of the fleet derive alike.
+func derived(authorityKey []byte, purpose string) []byte {
+	key, err := hkdf.Key(sha256.New, authorityKey, nil, purpose, 32)
+	if err != nil {
+		panic(err) // only for a length that SHA-256 can't give
+	}
+	return key
 }
 
 // of returns the secrets of a project.

@@ -78,13 +78,13 @@ func (d *Door) serverConfig() *ssh.ServerConfig {
 	// This is called when a client offers a key, before it proved that it has the key. So the
 	// result must not depend on which sandboxes exist.
 	cfg.PublicKeyCallback = func(c ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
-		if len(d.opts.Keys.find(key.Marshal())) == 0 {
+		if len(d.opts.Keys.Find(key.Marshal())) == 0 {
 			return nil, errRefused
 		}
 		return &ssh.Permissions{}, nil
 	}
 	cfg.VerifiedPublicKeyCallback = func(c ssh.ConnMetadata, key ssh.PublicKey, _ *ssh.Permissions, _ string) (*ssh.Permissions, error) {
-		for _, known := range d.opts.Keys.find(key.Marshal()) { // one for each project with this key
+		for _, known := range d.opts.Keys.Find(key.Marshal()) { // one for each project with this key
 			if d.allowed(known, c.User()) {
 				return &ssh.Permissions{Extensions: map[string]string{extKey: known.Name, extProject: known.Project}}, nil
 			}

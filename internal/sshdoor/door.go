@@ -27,7 +27,7 @@ type Options struct {
 	Sandboxes Sandboxes
 	HostKey   ssh.Signer
 	// Keys are those that may pass.
-	Keys *Keys
+	Keys Finder
 	// Caller returns the context for work on behalf of a key's holder; nil leaves it unchanged.
 	Caller func(ctx context.Context, key carrel.SSHKey) context.Context
 	// Only makes this a door to one sandbox, for the holder of the connection, without a key. It is

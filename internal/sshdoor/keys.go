@@ -83,8 +83,29 @@ func (k *Keys) List() []carrel.SSHKey {
 // Add returns. Errors: Invalid, AlreadyExists, Exhausted.
 func (k *Keys) Add(project, name, publicKey string, sandboxes []carrel.ID) (carrel.SSHKey, error) {
 	const op = "add SSH key"
-	invalid := func(field string, err error, hint string) (carrel.SSHKey, error) {
-		return carrel.SSHKey{}, &carrel.Error{Op: op, Kind: carrel.Invalid, Field: field, Err: err, Hint: hint}
+	e, err := newEntry(op, project, name, publicKey, sandboxes)
+	if err != nil {
+		return carrel.SSHKey{}, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, old := range k.keys {
+		if old.Project == project && (old.Name == name || bytes.Equal(old.blob, e.blob)) {
+			return carrel.SSHKey{}, keyTaken(op, old.Fingerprint, old.Name)
+		}
+	}
+	if len(k.keys) >= maxKeys {
+		return carrel.SSHKey{}, tooManyKeys(op, maxKeys)
+	}
+	next := append(slices.Clone(k.keys), e)
+	slices.SortFunc(next, byName)
+	return e.SSHKey, k.save(op, next)
+}
+
+// newEntry checks a new key. Error: Invalid.
+func newEntry(op, project, name, publicKey string, sandboxes []carrel.ID) (entry, error) {
+	invalid := func(field string, err error, hint string) (entry, error) {
+		return entry{}, &carrel.Error{Op: op, Kind: carrel.Invalid, Field: field, Err: err, Hint: hint}
 	}
 	if !validName(name) {
 		return invalid("name", fmt.Errorf("%q is not a name of letters, digits and . _ @ + -, 64 at most", name), "")
@@ -98,26 +119,31 @@ func (k *Keys) Add(project, name, publicKey string, sandboxes []carrel.ID) (carr
 			return invalid("sandboxes", err, "")
 		}
 	}
-	e := entry{blob: key.Marshal(), SSHKey: carrel.SSHKey{
+	return entry{blob: key.Marshal(), SSHKey: carrel.SSHKey{
 		Name: name, Project: project, PublicKey: strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))), Fingerprint: ssh.FingerprintSHA256(key),
 		Sandboxes: slices.Clone(sandboxes), Added: time.Now().UTC().Truncate(time.Second),
-	}}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, old := range k.keys {
-		if old.Project == project && (old.Name == name || bytes.Equal(old.blob, e.blob)) {
-			return carrel.SSHKey{}, &carrel.Error{Op: op, Kind: carrel.AlreadyExists, Err: fmt.Errorf("key %s is there under the name %q", old.Fingerprint, old.Name),
-				Hint: "carrel ssh-key rm " + old.Name}
-		}
-	}
-	if len(k.keys) >= maxKeys {
-		return carrel.SSHKey{}, &carrel.Error{Op: op, Kind: carrel.Exhausted, Err: fmt.Errorf("there are %d keys already", maxKeys)}
-	}
-	next := append(slices.Clone(k.keys), e)
-	slices.SortFunc(next, func(a, b entry) int {
-		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Project, b.Project))
-	})
-	return e.SSHKey, k.save(op, next)
+	}}, nil
+}
+
+// keyTaken is the error for a key, or a name, that a project has already.
+func keyTaken(op, fingerprint, name string) error {
+	return &carrel.Error{Op: op, Kind: carrel.AlreadyExists, Err: fmt.Errorf("key %s is there under the name %q", fingerprint, name),
+		Hint: "carrel ssh-key rm " + name}
+}
+
+// noKey is the error for a name that no key has.
+func noKey(op, name string) error {
+	return &carrel.Error{Op: op, Kind: carrel.NotFound, Err: fmt.Errorf("no key is named %q", name)}
+}
+
+// tooManyKeys is the error when there is no room for another key.
+func tooManyKeys(op string, n int) error {
+	return &carrel.Error{Op: op, Kind: carrel.Exhausted, Err: fmt.Errorf("there are %d keys already", n)}
+}
+
+// byName orders keys.
+func byName(a, b entry) int {
+	return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Project, b.Project))
 }
 
 // Remove removes a project's key of this name. Connections that it opened go on. Error: NotFound.
@@ -127,7 +153,7 @@ func (k *Keys) Remove(project, name string) error {
 	defer k.mu.Unlock()
 	next := slices.DeleteFunc(slices.Clone(k.keys), func(e entry) bool { return e.Name == name && e.Project == project })
 	if len(next) == len(k.keys) {
-		return &carrel.Error{Op: op, Kind: carrel.NotFound, Err: fmt.Errorf("no key is named %q", name)}
+		return noKey(op, name)
 	}
 	return k.save(op, next)
 }
@@ -152,12 +178,25 @@ func (k *Keys) save(op string, next []entry) error {
 	return nil
 }
 
-// find returns the known keys with these bytes, one of each project. Public keys are no secret, so
-// its running time reveals nothing important.
-func (k *Keys) find(blob []byte) (found []carrel.SSHKey) {
+// Finder finds the keys that may pass. [Keys] and [SharedKeys] are two.
+type Finder interface {
+	// Find returns the known keys with these bytes, one of each project.
+	Find(blob []byte) []carrel.SSHKey
+}
+
+var _ Finder = (*Keys)(nil)
+
+// Find implements Finder.
+func (k *Keys) Find(blob []byte) []carrel.SSHKey {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, e := range k.keys {
+	return among(k.keys, blob)
+}
+
+// among returns the keys with these bytes. Public keys are no secret, so its running time reveals
+// nothing important.
+func among(all []entry, blob []byte) (found []carrel.SSHKey) {
+	for _, e := range all {
 		if bytes.Equal(e.blob, blob) {
 			found = append(found, e.SSHKey)
 		}

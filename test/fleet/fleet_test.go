@@ -66,7 +66,7 @@ func startFor(t *testing.T, lease time.Duration, n int, extra ...string) *fleetO
 func (f *fleetOf) addFront() (stop func()) {
 	f.t.Helper()
 	log := slog.New(slog.NewTextHandler(testLog{f.t}, nil))
-	fr, err := front.New(f.t.Context(), front.Config{Listen: "127.0.0.1:0", NodesListen: "127.0.0.1:0", State: f.state,
+	fr, err := front.New(f.t.Context(), front.Config{Listen: "127.0.0.1:0", NodesListen: "127.0.0.1:0", SSHListen: "127.0.0.1:0", State: f.state,
 		TokenFile: filepath.Join(f.dir, "token"), KeyFile: filepath.Join(f.dir, "key"),
 		Lease: f.lease}, log)
 	if err != nil {
@@ -533,6 +533,7 @@ func TestKeys(t *testing.T) {
 		}
 		return nil
 	})
+	f.sshKeys(svc.(*client.Client), sb.ID, foreign.ID)
 	if _, err := svc.CreateSecret(ctx, carrel.NewSecret{Name: "s", Value: "v"}); err != nil {
 		t.Fatal(err)
 	}

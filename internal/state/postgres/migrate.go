@@ -165,6 +165,15 @@ var migrations = []string{`
 		at     timestamptz NOT NULL,
 		report json NOT NULL,
 		PRIMARY KEY (day, public)
+	);`, `
+	-- Keys that open SSH sessions at the fronts.
+	CREATE TABLE ssh_keys (
+		project     bytea NOT NULL,
+		name        bytea NOT NULL,
+		fingerprint bytea NOT NULL,
+		body        json NOT NULL,
+		PRIMARY KEY (project, name),
+		UNIQUE (project, fingerprint)
 	);`,
 }
 
