@@ -76,6 +76,9 @@ func (g geometry) taken(group uint32) uint32 {
 	return n
 }
 
+// Size is the size of the file with a filesystem for bytes of contents.
+func Size(bytes int64) int64 { return int64(layOut(bytes).blocks) * blockBytes }
+
 // Make writes an empty filesystem for bytes of contents into an empty file.
 func Make(f *os.File, bytes int64) error {
 	g := layOut(bytes)
