@@ -67,6 +67,7 @@ type options struct {
 	listen  string
 	gateway []netip.Addr
 	setup   bool
+	machine bool
 	log     *slog.Logger
 }
 
@@ -77,6 +78,7 @@ func main() {
 	var (
 		listen  = flag.String("listen", ":49983", "address to serve on")
 		gateway = flag.String("gateway", "", "comma-separated addresses of the host's end of the link, which alone may call /init and the tunnel; the first IPv4 one is also the name server")
+		machine = flag.Bool("machine", false, "the kernel is the sandbox's own: a virtual machine's")
 		noSetup = flag.Bool("no-setup", false, "run as an ordinary process: change nothing on this machine")
 		_       = flag.String("mark", "", "means nothing: by it the host tells its processes apart")
 		show    = flag.Bool("version", false, "print the version and exit")
@@ -118,7 +120,7 @@ func main() {
 		fmt.Println(version.Version)
 		return
 	}
-	opt := options{listen: *listen, setup: !*noSetup, log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	opt := options{listen: *listen, setup: !*noSetup, machine: *machine, log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	err := errors.New("unexpected arguments: " + strings.Join(flag.Args(), " "))
 	if flag.NArg() == 0 {
 		if opt.gateway, err = parseAddrs(*gateway); err == nil {
@@ -172,7 +174,11 @@ func run(opt options) error {
 			opt.log.Warn("setup", "err", err) // most things work without it; the rest returns an error
 		}
 	})
-	a := agent.New(agent.Config{System: sys, Logger: opt.log, Trusted: trust(opt.gateway), Announce: opt.setup, Denials: opt.setup, Setup: setup, Phases: &phases, Checkpoint: hostDoor(opt.gateway), Revive: isInterpreter})
+	cfg := agent.Config{System: sys, Logger: opt.log, Trusted: trust(opt.gateway), Announce: opt.setup, Denials: opt.setup, Setup: setup, Phases: &phases, Checkpoint: hostDoor(opt.gateway), Revive: isInterpreter}
+	if opt.machine {
+		cfg.Machine = oshost.Machine{}
+	}
+	a := agent.New(cfg)
 	phases.End("agent")
 	srv := newServer(a.Handler(), opt.log)
 	done := make(chan error, 1)

@@ -47,6 +47,8 @@ type Config struct {
 	// Checkpoint asks the host for a snapshot of this sandbox (see guest.Host); nil if there is no
 	// host to ask.
 	Checkpoint func(context.Context, guest.CheckpointRequest) (guest.CheckpointReply, error)
+	// Machine is the kernel of a sandbox that has one of its own, else nil.
+	Machine Machine
 	// Revive, if given, says of a process that is started whether the agent starts it again whenever
 	// it ends: it was killed, or exited with a status above 1.
 	Revive func(tag, cmd string, args []string) bool

@@ -195,7 +195,7 @@ func isConnect(path string) bool {
 // asking for the guest's state does not count as activity.
 func isShort(path string) bool {
 	switch path {
-	case "/health", "/init", "/metrics", "/envs", guest.LeavePath, guest.ActivityPath, guest.RefusedPath:
+	case "/health", "/init", "/metrics", "/envs", guest.LeavePath, guest.ActivityPath, guest.RefusedPath, guest.MachinePath:
 		return true
 	}
 	return false

@@ -61,7 +61,7 @@ func (s *settling) wait(ctx context.Context) {
 func (a *Agent) settled(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
-		case "/health", "/init", guest.LeavePath, guest.ActivityPath, guest.RefusedPath:
+		case "/health", "/init", guest.LeavePath, guest.ActivityPath, guest.RefusedPath, guest.MachinePath:
 		default:
 			if a.cfg.Setup != nil {
 				a.cfg.Setup()

@@ -49,6 +49,7 @@ func (a *Agent) routes() http.Handler {
 	mux.Handle(guest.ActivityPath, only(http.MethodGet, a.serveActivity))
 	mux.Handle(guest.ProcessesPath, only(http.MethodGet, a.serveProcesses))
 	mux.Handle(guest.OutputPath, only(http.MethodGet, a.serveOutput))
+	mux.Handle(guest.MachinePath, only(http.MethodPost, a.serveMachine))
 	mux.Handle(guest.RefusedPath, only(http.MethodPost, a.serveRefused))
 	return boundRest(cors(a.admit(a.settled(timed(mux)))))
 }
@@ -94,7 +95,8 @@ func (a *Agent) authorize(w http.ResponseWriter, r *http.Request, next http.Hand
 func (a *Agent) authorized(r *http.Request) bool {
 	switch r.Method + r.URL.Path {
 	case "GET/health", "HEAD/health", "GET/files", "HEAD/files", "POST/files",
-		"POST/init", "POST" + guest.LeavePath, "GET" + guest.ActivityPath, "POST" + guest.RefusedPath:
+		"POST/init", "POST" + guest.LeavePath, "GET" + guest.ActivityPath, "POST" + guest.RefusedPath,
+		"POST" + guest.MachinePath:
 		return true
 	}
 	return strings.HasPrefix(r.URL.Path, guest.TunnelPath) || a.checkToken(r.Header)
