@@ -11,6 +11,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/microvm/boot"
+	"github.com/carrel-dev/carrel/internal/linux/ext4"
 	"github.com/carrel-dev/carrel/internal/linux/tap"
 )
 
@@ -29,6 +31,8 @@ const (
 	lowerDir = "/lower" // the template
 	writeDir = "/write" // the disk for the sandbox's writes
 	rootDir  = "/new"   // the sandbox's root
+
+	upperName = "upper" // in writeDir: the changes of the template
 )
 
 // Bounds inside.
@@ -81,11 +85,14 @@ func run() error {
 		fmt.Fprintln(os.Stdout, boot.Works)
 		return nil
 	}
+	if order.Extract {
+		return extract()
+	}
 	for _, step := range []struct {
 		name string
 		do   func() error
 	}{
-		{"disks", mountDisks},
+		{"disks", func() error { return mountDisks(order.Grow) }},
 		{"kernel's filesystems", func() error { return mountKernel(order) }},
 		{"network", func() error { return tap.Configure(order.MTU) }},
 		{"host name", func() error { return unix.Sethostname([]byte(order.Hostname)) }},
@@ -136,14 +143,20 @@ func loadModules(dir string) error {
 	return nil
 }
 
-// mountDisks lays the writable layer over the template, and mounts the guest in it.
-func mountDisks() error {
+// mountDisks lays the writable layer over the template, and mounts the guest in it. With grow the
+// layer's filesystem is smaller than its disk.
+func mountDisks(grow bool) error {
 	for _, disk := range []string{boot.RootDisk, boot.GuestDisk, boot.WriteDisk} {
 		if err := await(disk); err != nil {
 			return err
 		}
 	}
-	upper, work := filepath.Join(writeDir, "upper"), filepath.Join(writeDir, "work")
+	if grow {
+		if err := growDisk(); err != nil {
+			return fmt.Errorf("grow the disk: %w", err)
+		}
+	}
+	upper, work := filepath.Join(writeDir, upperName), filepath.Join(writeDir, "work")
 	for _, m := range []mount{
 		{boot.RootDisk, lowerDir, "erofs", "", unix.MS_RDONLY},
 		{boot.WriteDisk, writeDir, "ext4", "", unix.MS_NOATIME},
@@ -151,6 +164,10 @@ func mountDisks() error {
 		if err := m.make(); err != nil {
 			return err
 		}
+	}
+	// An overlay that was not unmounted left a mark there, by which the next one refuses.
+	if err := os.RemoveAll(work); err != nil {
+		return err
 	}
 	for _, dir := range []string{upper, work} {
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -167,6 +184,19 @@ func mountDisks() error {
 		return err
 	}
 	return mount{boot.GuestDisk, at, "erofs", "", unix.MS_RDONLY | unix.MS_NODEV}.make()
+}
+
+// growDisk makes the filesystem as large as its disk.
+func growDisk() error {
+	disk, err := os.OpenFile(boot.WriteDisk, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	size, err := disk.Seek(0, io.SeekEnd)
+	if err == nil {
+		err = ext4.Grow(disk, size)
+	}
+	return errors.Join(err, disk.Sync(), disk.Close())
 }
 
 // await waits for a device, which its module may make a little later.

@@ -23,7 +23,7 @@ fetch || {
 dpkg -x linux-image-*.deb root
 cd "$OLDPWD"
 # What wantedModules in internal/driver/microvm names, and what those depend on.
-for name in virtio virtio_ring virtio_mmio virtio_blk virtio_net net_failover failover erofs overlay libcrc32c; do
+for name in virtio virtio_ring virtio_mmio virtio_blk virtio_net net_failover failover erofs overlay libcrc32c inet_diag tcp_diag; do
 	found=$(find "$tmp/root/lib/modules" -name "$name.ko")
 	[ -n "$found" ] || { echo "microvm: the kernel has no module $name" >&2; exit 1; }
 	cp "$found" "$dir/modules/"

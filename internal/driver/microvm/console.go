@@ -20,16 +20,20 @@ const panicMark = "Kernel panic"
 
 // consoleWords returns the text of a console that says why the machine ended: the kernel's panic, or
 // else the last lines. The sandbox writes to its console, so the text may be anything.
-func consoleWords(f *os.File) string {
+func consoleWords(f *os.File) string { return words([]byte(consoleText(f))) }
+
+// consoleText returns everything on a console.
+func consoleText(f *os.File) string {
 	if f == nil {
 		return "" // after Recover
 	}
 	b := make([]byte, maxConsole)
 	n, _ := f.ReadAt(b, 0)
-	return words(b[:n])
+	return string(b[:n])
 }
 
-// words is consoleWords for a file's content, which ends with zeros.
+// words is consoleWords for a console's text, which ends with zeros. Other texts of a VMM pass through
+// it, too.
 func words(b []byte) string {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]

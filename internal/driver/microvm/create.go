@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
@@ -29,21 +31,25 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Instance,
 	if err != nil {
 		return nil, remedies.Explain(hosted.OpCreate, spec.ID, err)
 	}
-	in, err := d.create(ctx, m, spec)
+	in, err := d.create(ctx, m, spec, nil)
 	if err != nil {
 		return nil, remedies.Explain(hosted.OpCreate, spec.ID, err)
 	}
 	return in, nil
 }
 
-// create builds the sandbox. On an error it leaves nothing.
-func (d *Driver) create(ctx context.Context, m *machine, spec driver.Spec) (*Instance, error) {
+// create builds the sandbox, from a snapshot unless that is nil. On an error it leaves nothing.
+func (d *Driver) create(ctx context.Context, m *machine, spec driver.Spec, from *saved) (*Instance, error) {
 	var undo cleanup.Stack
 	defer undo.Run()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	l := d.newLaunch(spec)
+	l.from = from
+	if err := d.nameImages(l); err != nil {
+		return nil, err
+	}
 	host, inside, mtu, err := hosted.NewPair()
 	if err != nil {
 		return nil, err
@@ -59,14 +65,28 @@ func (d *Driver) create(ctx context.Context, m *machine, spec driver.Spec) (*Ins
 	}()
 	undo.Add(func() { removeFiles(spec.Dir) })
 	undo.Add(func() { hosted.CloseAll(l.console, l.vmmLog) })
-	if err := l.addDisks(); err != nil {
+	if err := l.addDisks(ctx); err != nil {
 		return nil, err
 	}
+	control, err := listenControl(spec.Dir)
+	if err != nil {
+		return nil, err
+	}
+	l.files = append(l.files, inside, control)
+	inside = nil
+	if err := d.addMemory(ctx, l); err != nil {
+		return nil, err
+	}
+	undo.Add(func() {
+		if from != nil {
+			d.memories.leave(from.ram)
+		}
+	})
 	if l.group, err = d.groups.Create(string(spec.ID), m.limits(spec.Limits)); err != nil {
 		return nil, err
 	}
 	undo.Add(func() { hosted.DestroyGroup(ctx, l.group) })
-	l.files, started = append(l.files, inside), true
+	started = true
 	if err := d.start(ctx, m, l); err != nil {
 		return nil, err
 	}
@@ -79,6 +99,9 @@ func (d *Driver) create(ctx context.Context, m *machine, spec driver.Spec) (*Ins
 	if err := d.links.Open(ctx, &in.Life, &in.rec.Record, mtu, end); err != nil {
 		return nil, err
 	}
+	if err := in.load(ctx, from); err != nil {
+		return nil, err
+	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -86,9 +109,49 @@ func (d *Driver) create(ctx context.Context, m *machine, spec driver.Spec) (*Ins
 	return in, nil
 }
 
+// nameImages finds the identities of a sandbox's images.
+func (d *Driver) nameImages(l *launch) (err error) {
+	if l.spec.Root.Whole == "" {
+		if l.root, err = d.ids.of(l.spec.Root.Image); err != nil {
+			return err
+		}
+	}
+	l.guest, err = d.ids.of(l.spec.Guest)
+	return err
+}
+
+// addMemory gives a VMM that restores memory a copy of it.
+func (d *Driver) addMemory(ctx context.Context, l *launch) error {
+	if l.from == nil || !l.from.memory {
+		return nil
+	}
+	var err error
+	if l.from.ram, err = d.memories.use(ctx, l.from.files[ramFile], l.from.side.Sizes[ramFile]); err != nil {
+		return err
+	}
+	copied, err := dup(l.from.ram.file)
+	if err != nil {
+		d.memories.leave(l.from.ram)
+		l.from.ram = nil
+		return err
+	}
+	l.files = append(l.files, copied)
+	return nil
+}
+
+// dup returns another descriptor of a file.
+func dup(f *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, os.NewSyscallError("dup", err)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
 // removeFiles removes our files of one sandbox.
 func removeFiles(dir string) {
 	if dir != "" {
 		_ = os.Remove(filepath.Join(dir, diskFile))
+		removeControl(dir)
 	}
 }

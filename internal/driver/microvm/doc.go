@@ -15,10 +15,12 @@
 // # The door
 //
 // The network card is one end of a pair of sockets, and the wire has the other end. The guest listens
-// on its port as in every other tier. So there is no second channel: no virtio-serial, no vsock, no
-// control socket of QEMU. The driver reads nothing that QEMU says, except for the text on its
-// console, and the wire expects any frame from anybody. The keeper holds the driver's end, so that
-// Recover can adopt the machine after the daemon died.
+// on its port as in every other tier. So there is no second channel into the machine: no
+// virtio-serial, no vsock. The keeper holds the driver's end, so that Recover can adopt the machine
+// after the daemon died.
+//
+// The driver reads four things that QEMU says, and bounds each: the text on its console, the answers
+// on its control socket (QMP), the state that it saves, and frames, for which the wire is made.
 //
 // # Threats
 //
@@ -34,11 +36,32 @@
 // A machine that ends by itself (a panic, a reset, a power-off) ends QEMU. Destroy kills QEMU
 // through its pidfd. The last lines of the console are the reason of an end that nobody asked for.
 //
+// # Time
+//
+// A snapshot stops the machine, has QEMU write its state, and divides that stream: the memory becomes
+// a flat file with holes, the rest is a few kilobytes. The disk is copied, by its blocks where the
+// filesystem can share them. Before that the guest writes all that it has to the disk, so that the
+// disk alone is a snapshot of files. A restored VMM maps a sealed copy of the memory, which all
+// sandboxes of one snapshot share, and copies the pages that it writes.
+//
+// A restored kernel is told the time, gets entropy, draws another boot ID and ends its connections,
+// before Restore returns. Its programs run a few milliseconds earlier: QEMU's microvm has no device
+// that tells a kernel of its copy.
+//
+// A freeze stops QEMU's process and not its machine, so that time passes inside.
+//
+// The disk of a snapshot is a filesystem that the sandbox wrote. Another machine without a link reads
+// it ([Driver.SnapshotFiles]), never the host's kernel.
+//
 // # Not there yet
 //
-// Snapshots, and so pause and fork. The memory given to a sandbox stays its own until it ends.
+// The memory given to a sandbox stays its own until it ends. Snapshots hold the whole memory, not what
+// changed.
 //
 // # Locks
+//
+// Instance.ice holds one entry while the machine is frozen, thawed or saved. memories.mu and
+// imageIDs.mu are held for no other lock.
 //
 // Driver.preparing holds one entry while the boot files are made and the accelerator is tried.
 package microvm

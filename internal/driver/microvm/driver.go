@@ -47,6 +47,9 @@ type Driver struct {
 	preparing chan struct{}           // one entry: who prepares
 	ready     atomic.Pointer[machine] // set when sandboxes can be made
 
+	ids      imageIDs
+	memories memories
+
 	live hosted.Books[*Instance]
 }
 
@@ -55,6 +58,7 @@ var (
 	_ driver.Reporter     = (*Driver)(nil)
 	_ driver.Sweeper      = (*Driver)(nil)
 	_ driver.GroupClearer = (*Driver)(nil)
+	_ driver.Restorer     = (*Driver)(nil)
 )
 
 // Parts returns the parts of this driver for [reexec.Run].
@@ -76,12 +80,14 @@ func New(opts Options) (*Driver, error) {
 // Info implements driver.Driver.
 func (d *Driver) Info() driver.Info {
 	return driver.Info{Name: name, Tier: carrel.MicroVM, Capabilities: driver.Capabilities{
-		RealProcesses: true,
-		Isolation:     true,
-		Recover:       d.opts.Keeper != nil,
-		MemoryLimit:   true, // the machine has no more
-		CPULimit:      d.groups.Has(cgroup.CPU),
-		DiskLimit:     true,
+		RealProcesses:  true,
+		Isolation:      true,
+		Recover:        d.opts.Keeper != nil,
+		MemoryLimit:    true, // the machine has no more
+		CPULimit:       d.groups.Has(cgroup.CPU),
+		DiskLimit:      true,
+		Snapshot:       true,
+		MemorySnapshot: true,
 		// Root inside can raise the limit of processes again. They cost the host nothing.
 		PidLimit: false,
 	}}
@@ -93,6 +99,7 @@ func (d *Driver) Close() error {
 		d.live.Strike(in)
 		in.Release()
 		hosted.CloseAll(in.console, in.vmmLog)
+		d.memories.leave(in.ram)
 	}
 	return d.groups.Close() // removes only empty groups
 }

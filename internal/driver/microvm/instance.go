@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/linux/cgroup"
@@ -27,6 +28,13 @@ type record struct {
 	hosted.Record
 	MTU       int   `json:"mtu"`
 	VMMMemory int64 `json:"vmmMemory"` // bytes that the VMM may use
+	// These are needed for snapshots. They are empty in handles of older builds.
+	Inside carrel.Limits `json:"inside"`          // the machine's
+	Root   string        `json:"root,omitempty"`  // identity of the root image
+	Whole  string        `json:"whole,omitempty"` // instead of it, the image that was not whole yet
+	Guest  string        `json:"guest,omitempty"` // identity of the guest's image
+	Build  string        `json:"build,omitempty"` // of its memory
+	CPU    string        `json:"cpu,omitempty"`
 }
 
 // Instance is one sandbox.
@@ -38,18 +46,24 @@ type Instance struct {
 
 	console, vmmLog *os.File // nil after Recover
 
+	ram    *sealed // what the VMM maps; nil if it booted, and after Recover
 	memory hosted.MemoryGuard
-	up     atomic.Bool // the machine has answered a connection, or refused one
+	ice    chan struct{} // one entry: who stops or saves the machine
+	up     atomic.Bool   // the machine has answered a connection, or refused one
 }
 
 var _ driver.Instance = (*Instance)(nil)
 
 // newInstance watches a machine that was just started.
 func (d *Driver) newInstance(m *machine, l *launch) *Instance {
-	in := &Instance{d: d, group: l.group, console: l.console, vmmLog: l.vmmLog, rec: record{
+	in := &Instance{d: d, group: l.group, console: l.console, vmmLog: l.vmmLog, ice: make(chan struct{}, 1), rec: record{
 		Record: d.opts.NewRecord(recordVersion, l.spec, d.links.Name(l.spec.ID), l.pid, l.group),
-		MTU:    l.order.MTU, VMMMemory: m.vmmMemory(l.spec.Limits.MemoryMB),
+		MTU:    l.order.MTU, VMMMemory: m.vmmMemory(l.spec.Limits.MemoryMB), Inside: l.spec.Limits,
+		Root: l.root, Whole: l.spec.Root.Whole, Guest: l.guest, Build: m.build(), CPU: m.cpu,
 	}}
+	if l.from != nil && l.from.ram != nil {
+		in.ram = l.from.ram
+	}
 	in.begin(l.pidfd)
 	return in
 }
@@ -108,6 +122,7 @@ func (in *Instance) remove(ctx context.Context) error {
 	removeFiles(in.rec.Dir)
 	err = errors.Join(err, in.group.Destroy(ctx))
 	hosted.CloseAll(in.console, in.vmmLog)
+	in.d.memories.leave(in.ram)
 	return err
 }
 

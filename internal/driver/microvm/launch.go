@@ -38,7 +38,10 @@ const shmShare = 2
 type launch struct {
 	spec  driver.Spec // of a trial only ID and Limits are set
 	order boot.Order
+	from  *saved // nil: it boots
 	uid   int
+	root  string // identities of the images; root is "" for one that is not whole
+	guest string
 	group *cgroup.Group
 
 	files []*os.File // the VMM's, from firstFD on
@@ -53,19 +56,19 @@ type launch struct {
 func (d *Driver) newLaunch(spec driver.Spec) *launch {
 	return &launch{spec: spec, uid: d.uid(spec.ID), order: boot.Order{
 		Hostname: string(spec.ID), Pids: spec.Limits.Pids, ShmMB: spec.Limits.MemoryMB / shmShare,
-		Args: []string{driver.GuestPath, "-gateway", driver.GatewayIPv4 + "," + driver.GatewayIPv6},
+		Args: []string{driver.GuestPath, "-machine", "-gateway", driver.GatewayIPv4 + "," + driver.GatewayIPv6},
 		Env:  guestEnv,
 	}}
 }
 
-// addDisks gives the VMM the images and a new disk.
-func (l *launch) addDisks() error {
+// addDisks gives the VMM the images and a disk.
+func (l *launch) addDisks(ctx context.Context) error {
 	disk, err := os.OpenFile(filepath.Join(l.spec.Dir, diskFile), os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
 	}
 	l.files = []*os.File{nil, nil, disk}
-	if err := ext4.Make(disk, int64(l.spec.Limits.DiskMB)<<20); err != nil {
+	if err := l.fillDisk(ctx, disk); err != nil {
 		return err
 	}
 	for i, name := range []string{l.spec.Root.Image, l.spec.Guest} {
@@ -76,14 +79,32 @@ func (l *launch) addDisks() error {
 	return nil
 }
 
+// fillDisk makes an empty filesystem, or copies a snapshot's disk. A machine that boots from files
+// lets the filesystem grow to the new disk.
+func (l *launch) fillDisk(ctx context.Context, disk *os.File) error {
+	if l.from == nil {
+		return ext4.Make(disk, int64(l.spec.Limits.DiskMB)<<20)
+	}
+	size := l.from.side.Sizes[diskFile]
+	if err := copySparse(ctx, disk, l.from.files[diskFile], size); err != nil {
+		return err
+	}
+	if more := ext4.Size(int64(l.spec.Limits.DiskMB) << 20); !l.from.memory && more > size {
+		l.order.Grow = true
+		return disk.Truncate(more)
+	}
+	return nil
+}
+
 // stageOrder is what the stage is told, as an anonymous file.
 func (d *Driver) stageOrder(m *machine, l *launch) (*os.File, error) {
-	args, err := m.args(d.mark+string(l.spec.ID), l.spec.Limits, l.order)
+	restored := l.from != nil && l.from.memory
+	args, err := m.args(d.mark+string(l.spec.ID), l.spec.Limits, l.order, restored)
 	if err != nil {
 		return nil, err
 	}
 	return hosted.OrderFile(order{Args: args, Shared: append(systemDirs[:len(systemDirs):len(systemDirs)], linkCache),
-		Files: map[string]string{kernelPath: m.kernel, initrdPath: m.initrd}, KVM: m.accel == kvm})
+		Files: map[string]string{kernelPath: m.kernel, initrdPath: m.initrd}, KVM: m.accel == kvm, Descriptors: restored})
 }
 
 // start starts the VMM in its group, and returns when the stage has become it. It closes the VMM's

@@ -28,6 +28,7 @@ type machine struct {
 	initrd  string
 	tscKHz  int // of this host, for tcg; 0 is unknown
 	version string
+	cpu     string // the processor that machines see, for snapshots
 }
 
 // Sizes of a VMM, in MiB.
@@ -74,7 +75,21 @@ const (
 	guestFD
 	writeFD
 	linkFD
+	controlFD
+	ramFD // of a restored machine
 )
+
+// Descriptors of a VMM that reads a disk.
+const (
+	readFD = firstFD + iota
+	tarFD
+)
+
+// descriptors is the directory in which a restored VMM finds its memory.
+const descriptors = "/fd"
+
+// maxMemoryMB bounds the memory of a saved machine.
+const maxMemoryMB = 1 << 20
 
 // Paths in a VMM's root.
 const (
@@ -82,8 +97,22 @@ const (
 	initrdPath = "/initrd"
 )
 
-// args is the VMM's command line. limits are the machine's. A trial has no disk and no link.
-func (m *machine) args(mark string, limits carrel.Limits, order boot.Order) ([]string, error) {
+// disk is a disk on the command line.
+type disk struct {
+	fd      int
+	name    string
+	options string
+}
+
+// Options of disks.
+const (
+	readOnly  = "read-only=on"
+	writeable = "cache.no-flush=on,discard=unmap"
+)
+
+// args is the VMM's command line. limits are the machine's. A trial has no disk and no link. A
+// restored machine has its kernel in its memory.
+func (m *machine) args(mark string, limits carrel.Limits, order boot.Order, restored bool) ([]string, error) {
 	line, err := m.commandLine(order)
 	if err != nil {
 		return nil, err
@@ -91,11 +120,9 @@ func (m *machine) args(mark string, limits carrel.Limits, order boot.Order) ([]s
 	memory := strconv.Itoa(limits.MemoryMB)
 	args := []string{m.qemu, "-name", mark,
 		"-M", "microvm,acpi=on,pcie=off,usb=off,memory-backend=ram",
-		"-object", "memory-backend-ram,id=ram,size=" + memory + "M",
 		"-m", memory, "-smp", strconv.Itoa(processors(limits.CPUs)),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
-		"-kernel", kernelPath, "-initrd", initrdPath, "-append", line,
 		// The standard output is the file for the console's text.
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
 	}
@@ -104,21 +131,30 @@ func (m *machine) args(mark string, limits carrel.Limits, order boot.Order) ([]s
 	} else {
 		args = append(args, "-accel", fmt.Sprintf("tcg,tb-size=%d", cacheMB(limits.MemoryMB)), "-cpu", "max")
 	}
+	if restored {
+		args = append(args, "-object", fmt.Sprintf("memory-backend-file,id=%s,size=%sM,share=off,mem-path=%s/%d", ramBlock, memory, descriptors, ramFD), "-incoming", "defer")
+	} else {
+		args = append(args, "-object", "memory-backend-ram,id="+ramBlock+",size="+memory+"M", "-kernel", kernelPath, "-initrd", initrdPath, "-append", line)
+	}
 	if order.Trial {
 		return args, nil
 	}
 	// The order of the devices is the order of the disks inside, see package boot.
-	for _, disk := range []struct {
-		fd      int
-		name    string
-		options string
-	}{{rootFD, "root", "read-only=on"}, {guestFD, "guest", "read-only=on"}, {writeFD, "write", "cache.no-flush=on,discard=unmap"}} {
+	disks := []disk{{rootFD, "root", readOnly}, {guestFD, "guest", readOnly}, {writeFD, "write", writeable}}
+	if order.Extract {
+		disks = []disk{{readFD, "write", readOnly}, {tarFD, "tar", writeable}}
+	}
+	for _, disk := range disks {
 		args = append(args,
 			"-add-fd", fmt.Sprintf("fd=%d,set=%d", disk.fd, disk.fd),
 			"-blockdev", fmt.Sprintf("driver=file,node-name=%s,filename=/dev/fdset/%d,locking=off,auto-read-only=off,%s", disk.name, disk.fd, disk.options),
 			"-device", "virtio-blk-device,drive="+disk.name)
 	}
+	if order.Extract {
+		return args, nil
+	}
 	return append(args,
+		"-chardev", fmt.Sprintf("socket,id=control,fd=%d,server=on,wait=off", controlFD), "-mon", "chardev=control,mode=control",
 		"-netdev", fmt.Sprintf("dgram,id=link,local.type=fd,local.str=%d", linkFD),
 		"-device", fmt.Sprintf("virtio-net-device,netdev=link,mac=%s,host_mtu=%d", driver.GuestMAC, order.MTU)), nil
 }
@@ -136,8 +172,9 @@ func (m *machine) commandLine(order boot.Order) (string, error) {
 		// leaks stop nobody, and cost time.
 		words = append(words, "no_timer_check", "nokaslr", "mitigations=off")
 		if m.tscKHz > 0 {
-			// On a busy host the kernel would fail to measure this, and hang for ever.
-			words = append(words, "tsc_early_khz="+strconv.Itoa(m.tscKHz))
+			// On a busy host the kernel would fail to measure this, and hang for ever. It would also
+			// compare it with timer interrupts, which come late, and then live by those.
+			words = append(words, "tsc_early_khz="+strconv.Itoa(m.tscKHz), "tsc=reliable")
 		}
 	}
 	return strings.Join(words, " "), nil

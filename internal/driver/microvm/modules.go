@@ -12,9 +12,10 @@ import (
 	"strings"
 )
 
-// wantedModules are the modules for a machine's devices and its filesystems. A kernel may have some
+// wantedModules are the modules for a machine's devices and its filesystems, and the one by which
+// the guest ends connections after a restore. A kernel may have some
 // of them built in; then the directory does not have them.
-var wantedModules = []string{"virtio_mmio", "virtio_blk", "virtio_net", "erofs", "overlay"}
+var wantedModules = []string{"virtio_mmio", "virtio_blk", "virtio_net", "erofs", "overlay", "tcp_diag"}
 
 // maxModule bounds the size of a module, in bytes.
 const maxModule = 16 << 20

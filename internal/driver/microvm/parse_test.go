@@ -202,7 +202,7 @@ func tinyModule(info string) []byte {
 // TestDevices shows that a machine has the devices that it needs, and no others.
 func TestDevices(t *testing.T) {
 	m := &machine{qemu: "/usr/bin/qemu-system-x86_64", accel: tcg, tscKHz: 2_400_000}
-	args, err := m.args("mark/id", carrel.Limits{CPUs: 1, MemoryMB: 256}, boot.Order{Hostname: "id", MTU: 1500})
+	args, err := m.args("mark/id", carrel.Limits{CPUs: 1, MemoryMB: 256}, boot.Order{Hostname: "id", MTU: 1500}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestDevices(t *testing.T) {
 	if text := strings.Join(args, " "); strings.Contains(text, "-qmp") || strings.Contains(text, "-monitor") || !strings.Contains(text, "tsc_early_khz=2400000") {
 		t.Errorf("the command line is %s", text)
 	}
-	if _, err := m.args("mark", carrel.Limits{CPUs: 1, MemoryMB: 256}, boot.Order{Env: []string{strings.Repeat("x", 2000)}}); err == nil {
+	if _, err := m.args("mark", carrel.Limits{CPUs: 1, MemoryMB: 256}, boot.Order{Env: []string{strings.Repeat("x", 2000)}}, false); err == nil {
 		t.Error("an order that the kernel would cut is no error")
 	}
 }

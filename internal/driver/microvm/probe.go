@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -88,6 +89,9 @@ func (d *Driver) prepare(ctx context.Context) (*machine, error) {
 	if err := d.chooseAccelerator(ctx, m); err != nil {
 		return nil, err
 	}
+	if m.cpu = tcgCPU(m.tscKHz); m.accel == kvm {
+		m.cpu = hostCPU()
+	}
 	d.ready.Store(m)
 	return m, nil
 }
@@ -144,6 +148,49 @@ func (d *Driver) readKernel() ([]byte, error) {
 		return image, nil
 	}
 	return data, nil
+}
+
+// build names everything that must be equal for memory to be restored. The kernel is part of the
+// memory.
+func (m *machine) build() string {
+	return fmt.Sprintf("vm%d %s %s", snapshotFormat, m.accel, m.version)
+}
+
+// tcgCPU names the processor of an emulated machine: the one thing of the host that it sees is the
+// rate of the time stamp counter.
+func tcgCPU(kHz int) string { return fmt.Sprintf("%s %d", tcg, kHz) }
+
+// maxClockError is how much the rates of two hosts may differ, as one part of this many. A restored
+// machine's clock is wrong by that.
+const maxClockError = 2000
+
+// sees reports whether a saved processor is one that machines see here.
+func (m *machine) sees(cpu string) bool {
+	if m.accel == kvm {
+		return cpu == m.cpu
+	}
+	text, emulated := strings.CutPrefix(cpu, tcg+" ")
+	kHz, err := strconv.Atoi(text)
+	return emulated && err == nil && max(kHz, m.tscKHz)-min(kHz, m.tscKHz) <= m.tscKHz/maxClockError
+}
+
+// hostCPU names the host's processor and its features.
+func hostCPU() string {
+	b, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return ""
+	}
+	first, _, _ := strings.Cut(string(b), "\n\n")
+	var wanted []string
+	for line := range strings.Lines(first) {
+		key, value, _ := strings.Cut(line, ":")
+		switch strings.TrimSpace(key) {
+		case "model name", "stepping", "flags":
+			wanted = append(wanted, strings.TrimSpace(value))
+		}
+	}
+	sum := sha256.Sum256([]byte(strings.Join(wanted, "\n")))
+	return kvm + " " + hex.EncodeToString(sum[:16])
 }
 
 // findQEMU returns the VMM's path without links. The VMM's root has the host's directories of
@@ -258,30 +305,8 @@ func (d *Driver) chooseAccelerator(ctx context.Context, m *machine) error {
 
 // try boots a machine without disks and link, and waits for its end.
 func (d *Driver) try(ctx context.Context, m *machine, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
 	l := &launch{spec: driver.Spec{ID: carrel.NewID(), Limits: carrel.Limits{CPUs: 1, MemoryMB: trialMB}}, order: boot.Order{Trial: true}}
-	l.uid = d.uid(l.spec.ID)
-	defer func() { hosted.CloseAll(l.console, l.vmmLog) }()
-	var err error
-	if l.group, err = d.groups.Create(string(l.spec.ID), m.limits(l.spec.Limits)); err != nil {
-		return err
-	}
-	defer hosted.DestroyGroup(ctx, l.group)
-	if err := d.start(ctx, m, l); err != nil {
-		return err
-	}
-	stop := context.AfterFunc(ctx, func() { proc.Kill(l.pidfd) })
-	status := l.wait()
-	stop()
-	words := consoleWords(l.console)
-	if strings.Contains(words, boot.Works) {
-		return nil
-	}
-	if ctx.Err() != nil {
-		status = fmt.Sprintf("it had not booted after %v", limit)
-	}
-	return fmt.Errorf("%s: %s", status, strings.Trim(hosted.GuestWords(l.vmmLog)+"\n"+words, "\n "))
+	return d.runToEnd(ctx, m, l, limit, boot.Works)
 }
 
 // Report implements driver.Reporter.

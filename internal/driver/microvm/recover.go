@@ -23,7 +23,7 @@ func (d *Driver) Recover(ctx context.Context, h driver.Handle) (driver.Instance,
 		return nil, err
 	}
 	rec.Dir = d.opts.Follow(&rec.Record)(rec.Dir)
-	in := &Instance{d: d, rec: *rec, group: cgroup.Load(rec.Group)}
+	in := &Instance{d: d, rec: *rec, group: cgroup.Load(rec.Group), ice: make(chan struct{}, 1)}
 	reopen := func(ctx context.Context) error { return d.links.Reopen(ctx, &in.Life, &in.rec.Record, rec.MTU) }
 	pidfd, err := in.Adopt(ctx, &in.rec.Record, reopen, in.params)
 	if err != nil {

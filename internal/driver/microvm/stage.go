@@ -39,6 +39,8 @@ type order struct {
 	Shared []string          // directories of the host that the VMM sees, by their own names
 	Files  map[string]string // files of the host, by their names in the VMM's root
 	KVM    bool
+	// Descriptors shows the VMM its own descriptors in the directory of that name.
+	Descriptors bool
 }
 
 // systemDirs hold a host's programs and libraries. Those that exist are shared.
@@ -123,6 +125,13 @@ func (o *order) gather() (*root, error) {
 			return nil, err
 		}
 		r.files[dir] = !info.IsDir()
+	}
+	if o.Descriptors {
+		tree, err := ns.CloneFile("/proc/self/fd")
+		if err != nil {
+			return nil, err
+		}
+		r.trees[descriptors] = tree
 	}
 	files := o.Files
 	if o.KVM {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -184,4 +186,85 @@ func TestBrokenVMM(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(o.Root, verdictFile)); len(left) > 0 {
 		t.Error("a verdict about a broken VMM was written")
 	}
+}
+
+// TestHostileMachine floods the console, which is bounded, and resets the machine, which ends it.
+func TestHostileMachine(t *testing.T) {
+	d := newJudged(t).open(t)
+	in, conn, pid := bootOne(t, d, newSpec(t))
+	// The kernel's driver sends a few kilobytes at a time; QEMU must not keep what nobody reads.
+	run(t, conn, "i=0; while [ $i -lt 200 ]; do echo 0123456789012345678901234567890123456789012345678901234567890123456789; i=$((i+1)); done > /x; i=0; while [ $i -lt 20 ]; do cat /x; i=$((i+1)); done > /dev/ttyS0; echo \"Kernel panic - not syncing: a lie\" > /dev/ttyS0")
+	if got := run(t, conn, "echo alive"); got != "alive" {
+		t.Errorf("after a flood of the console it says %q", got)
+	}
+	st, err := in.Stats(t.Context())
+	if err != nil || st.Memory > 400<<20 {
+		t.Errorf("after a flood of the console the VMM uses %d MiB, %v", st.Memory>>20, err)
+	}
+	if list, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task")); err != nil || len(list) > 32 {
+		t.Errorf("the VMM has %d threads, %v", len(list), err)
+	}
+	_, _ = conn.Run(t.Context(), carrel.Command{Args: []string{"/bin/sh", "-c", "echo b > /proc/sysrq-trigger"}, User: "root", Dir: "/"})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if e, err := in.Wait(ctx); err != nil || e.Reason != carrel.EndCrashed || e.Message == "" {
+		t.Errorf("after a reset the end is %+v, %v", e, err)
+	}
+}
+
+// TestKilledAtEachStep kills the VMM while a machine is restored. The restore fails, or the sandbox
+// ends; nothing of it is left.
+func TestKilledAtEachStep(t *testing.T) {
+	testenv.Long(t, "it restores machines again and again")
+	d := newJudged(t).open(t)
+	in, _, _ := bootOne(t, d, newSpec(t))
+	dir := t.TempDir()
+	info, err := in.(driver.Snapshotter).Snapshot(t.Context(), dir, driver.SnapshotOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for after := range 12 {
+		spec := newSpec(t)
+		var killer sync.WaitGroup
+		killer.Go(func() {
+			err := testenv.Within(t.Context(), time.Minute, func() error {
+				pid := vmmOf(string(spec.ID))
+				if pid == 0 {
+					return errors.New("no VMM")
+				}
+				time.Sleep(time.Duration(after) * 15 * time.Millisecond)
+				return syscall.Kill(pid, syscall.SIGKILL)
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		r, err := d.Restore(t.Context(), dir, info, spec, driver.RestoreOptions{})
+		killer.Wait()
+		if err == nil {
+			if e, err := r.Wait(t.Context()); err != nil || e.Reason != carrel.EndCrashed {
+				t.Errorf("the end after %d is %+v, %v", after, e, err)
+			}
+			if err := r.Destroy(t.Context()); err != nil {
+				t.Error(err)
+			}
+		} else if carrel.KindOf(err) != carrel.Invalid && carrel.KindOf(err) != carrel.Unavailable {
+			t.Errorf("after %d: %v (kind %s)", after, err, carrel.KindOf(err))
+		}
+		if list, _ := os.ReadDir(spec.Dir); len(list) > 0 || vmmOf(string(spec.ID)) > 0 {
+			t.Errorf("after %d it left %v", after, list)
+		}
+	}
+}
+
+// vmmOf finds the VMM of a sandbox, 0 for none.
+func vmmOf(id string) (found int) {
+	hosted.Strays(func(pid int, args []string) {
+		for _, a := range args {
+			if strings.HasSuffix(a, "/"+id) && strings.HasPrefix(filepath.Base(args[0]), "qemu-system-") {
+				found = pid
+			}
+		}
+	})
+	return found
 }

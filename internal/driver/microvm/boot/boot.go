@@ -24,13 +24,27 @@ const (
 	WriteDisk = "/dev/vdc" // the sandbox's writes, ext4
 )
 
+// The disks of an extraction.
+const (
+	ReadDisk = "/dev/vda" // the sandbox's writes
+	TarDisk  = "/dev/vdb" // takes the stream
+)
+
+// Extracted is the line by which a machine says that it has written the whole stream.
+const Extracted = "carrel-init: extracted"
+
 // Works is the line by which a machine of a trial says that it has booted.
 const Works = "carrel-init: works"
 
 // Order says what carrel-init does. Everyone inside can read it in /proc/cmdline.
 type Order struct {
 	// Trial only boots, prints [Works] and ends. The machine then has no disk and no link.
-	Trial    bool     `json:"trial,omitempty"`
+	Trial bool `json:"trial,omitempty"`
+	// Extract writes the changes of a disk as a tar stream to another one, and ends. The machine has
+	// these two disks only, and no link.
+	Extract bool `json:"extract,omitempty"`
+	// Grow makes the filesystem of the sandbox's writes as large as its disk.
+	Grow     bool     `json:"grow,omitempty"`
 	Hostname string   `json:"host,omitempty"`
 	MTU      int      `json:"mtu,omitempty"`
 	Pids     int      `json:"pids,omitempty"`
