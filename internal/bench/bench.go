@@ -28,6 +28,8 @@ type Options struct {
 	CacheDir string
 	// Base says what the daemons' template base is: host or debian; "" is their default.
 	Base string
+	// MicroVMKernel is the directory with the kernel of virtual machines.
+	MicroVMKernel string
 	// Quick takes few samples.
 	Quick bool
 	// Smoke compares a few things and fails if a ratio is far off.
@@ -61,6 +63,7 @@ func (o *Options) Flags(f *flag.FlagSet) {
 	f.StringVar(&o.CacheDir, "cache-dir", "", "the daemon's cache directory (default: its own)")
 	f.StringVar(&o.Base, "base", "",
 		"what the template base is: host, or debian (once carrel template get base has made it)")
+	f.StringVar(&o.MicroVMKernel, "microvm-kernel", "", "directory with the kernel of virtual machines, for microvm")
 	f.IntVar(&o.Idle, "idle", 500, "how many idle sandboxes to keep alive at once")
 	f.IntVar(&o.Paused, "paused", 10000, "how many paused sandboxes to keep at once")
 	f.IntVar(&o.Chain, "chain", 1000, "how many sandboxes to create one after the other")
@@ -118,6 +121,7 @@ func measurements() []measurement {
 		{name: "inject", short: "requests with a credential put in, beside mitmproxy", run: alone(benchInject)},
 		{name: "run", short: "carrel run, beside bwrap, srt and codex", run: alone(benchRun)},
 		{name: "interpreter", short: "cells of code, beside Jupyter Server and ipykernel", asked: true, run: benchInterpreter},
+		{name: "microvm", short: "sandboxes in virtual machines (--microvm-kernel DIR)", asked: true, run: benchMicroVM},
 		{name: "soak", short: "5 creates per second for long (--for): what grows", asked: true, run: benchSoak},
 	}
 }

@@ -25,6 +25,7 @@ type daemon struct {
 	dir      string
 	url, key string
 	svc      carrel.Service
+	tier     carrel.Tier     // of sandboxes that hold something; "" is gvisor
 	groups   map[string]bool // the places of its sandboxes' cgroups; see holdings
 }
 

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -20,7 +21,7 @@ func holder(mb int) []string {
 
 // holding makes a sandbox with a program that holds mb megabytes.
 func (d *daemon) holding(ctx context.Context, mb int) (carrel.ID, carrel.Computer, error) {
-	sb, err := d.svc.Create(ctx, carrel.CreateOptions{Template: "base", Tier: carrel.GVisor, Timeout: time.Hour,
+	sb, err := d.svc.Create(ctx, carrel.CreateOptions{Template: "base", Tier: cmp.Or(d.tier, carrel.GVisor), Timeout: time.Hour,
 		Limits: carrel.Limits{MemoryMB: 512 + 2*mb}})
 	if err != nil {
 		return "", nil, err
