@@ -12,6 +12,7 @@
 #   make frameworks  the frameworks that agents are made with, unmodified, on real sandboxes with a fake model
 #   make metrics  the dashboard for Grafana against a real Prometheus and a real daemon
 #   make microvm   the tier of virtual machines, with Debian's QEMU and its cloud kernel
+#   make microvm-short  the same, the quick part of it
 #   make test-k8s  pods of a real Kubernetes cluster, made here of Go modules: the Helm chart, and agent-sandbox's claims
 #   make k8s-short  the same, the quick half of it
 #   make fleet    fronts and nodes as real processes, with nodes that die, stop and are cut off
@@ -58,7 +59,7 @@ REAL        := ./test/box ./internal/driver/gvisor ./test/build ./test/net ./tes
 	. ./test/engine ./test/upgrade ./test/rootless ./internal/daemon ./test/embedded ./test/chaos ./test/builtin ./test/registry ./local ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./test/metrics ./internal/linux/cell ./internal/tools ./internal/tools/licenses
 PLAIN        = $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|shell/test|shell/internal)(/|$$)' | grep -vE 'carrel-dev/carrel(/bench.*)?$$' | grep -vE '/(internal/box$$|shell/codemode|shell/tools/(script|sqlite|git|data))')
 
-.PHONY: fleet fleet-short test-k8s k8s-short microvm metrics postgres frameworks test-matrix chaos kernels play dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim need-k8s
+.PHONY: fleet fleet-short test-k8s k8s-short microvm microvm-short metrics postgres frameworks test-matrix chaos kernels play dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim need-k8s need-microvm
 
 build: bin/carrel bin/carrel-guest bin/carrel-sudo bin/carrel-box bin/carrel-sentry bin/carrel-init
 
@@ -212,10 +213,18 @@ bin/k8s/built: internal/tools/k8s.sh $(wildcard internal/tools/k8s/go.* internal
 	GO=$(GO) internal/tools/k8s.sh bin/k8s
 
 # The conformance suite on virtual machines. Without KVM they are emulated: a boot takes seconds on a busy machine.
-microvm: bin/microvm/vmlinuz bin/microvm/carrel-init
+microvm: need-microvm
+	$(MICROVM) -v -timeout 60m $(if $(RUN),-run '$(RUN)') ./internal/driver/microvm/...
+
+# One boot each of what differs from other tiers: the walls around the VMM, hostile machines, memory that is saved and goes on.
+microvm-short: need-microvm
+	$(MICROVM) -short -timeout 15m ./internal/driver/microvm/... -skip \
+		'^TestBoot$$|^TestDriver$$/^(life|output|ports|end|destroy|many|sweep|neighbours|escape|bombs)$$|^TestDriver$$/^snapshot$$/^(files_only|side_by_side|generations|original_gone|files|many_files|template|disk_limit|freeze|at_once|cancelled|full|damaged|ended|leftovers|hostile|announced|boot)$$'
+
+MICROVM = CARREL_MICROVM=$(CURDIR)/bin/microvm CARREL_REQUIRE=$(CARREL_REQUIRE),microvm,cpio $(GOTEST)
+
+need-microvm: bin/microvm/vmlinuz bin/microvm/carrel-init
 	@internal/tools/need.sh qemu-system-x86_64 cpio
-	CARREL_MICROVM=$(CURDIR)/bin/microvm CARREL_REQUIRE=$(CARREL_REQUIRE),microvm,cpio $(GOTEST) -v -timeout 60m $(if $(RUN),-run '$(RUN)') \
-		./internal/driver/microvm/...
 
 bin/microvm/vmlinuz:
 	internal/tools/microvm.sh bin/microvm
@@ -318,7 +327,7 @@ test-matrix: need-sdk build
 	CARREL_MATRIX=1 $(GOTEST) -v -timeout 60m ./test/matrix
 
 test-all:
-	+@internal/tools/parts.sh $(PARTS) cross-build packages postgres fleet test-k8s everything bare
+	+@internal/tools/parts.sh $(PARTS) cross-build packages postgres fleet microvm test-k8s everything bare
 
 everything: build need-sim
 	$(GOTEST) -timeout 60m ./...
