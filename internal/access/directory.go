@@ -147,7 +147,7 @@ func (d *Directory) save(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.shared {
-		return nil
+		return d.dropEndedLocked(ctx)
 	}
 	var c state.Change
 	old := time.Now().Add(-keepDead)

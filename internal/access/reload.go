@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/carrel-dev/carrel/internal/state"
 )
@@ -13,6 +14,21 @@ func (d *Directory) Share() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.shared = true
+}
+
+// dropEndedLocked drops sessions whose time is over. No program can make it longer.
+func (d *Directory) dropEndedLocked(ctx context.Context) error {
+	var c state.Change
+	now := time.Now()
+	for id, s := range d.roll.sessions {
+		if !now.Before(s.rec.Load().Expires) {
+			c.DeleteSessions = append(c.DeleteSessions, id)
+		}
+	}
+	if len(c.DeleteSessions) == 0 {
+		return nil
+	}
+	return d.applyLocked(ctx, c)
 }
 
 // Reload reads all records again, and takes over what other programs changed. Streams of keys and

@@ -18,7 +18,8 @@ import (
 
 // frontCommand is "carrel front".
 func (a *app) frontCommand() *cobra.Command {
-	cfg := front.Config{Listen: "127.0.0.1:7070", NodesListen: "0.0.0.0:7071", LogFormat: "text", LogLevel: "info"}
+	cfg := front.Config{Listen: "127.0.0.1:7070", NodesListen: "0.0.0.0:7071", SignIn: config.Default().SignIn,
+		LogFormat: "text", LogLevel: "info"}
 	var stateFile string
 	c := &cobra.Command{
 		Use: "front --state postgres://… --join-token-file FILE", Short: "Run a front: one API over many nodes", Args: cobra.NoArgs,
@@ -58,6 +59,7 @@ address may hold a password: give it in CARREL_STATE or in a file (--state-file)
 	f.StringVar(&cfg.TLSKey, "tls-key", "", "the certificate's key file (PEM)")
 	f.DurationVar(&cfg.Lease, "node-lease", fleet.Lease, "how long a node is a member without a word from it; the same for all fronts")
 	f.StringSliceVar(&cfg.Tolerate, "tolerate", nil, "let a project's sandboxes onto nodes with a taint, PROJECT=TAINT (repeat)")
+	cfg.SignIn.Flags(f)
 	f.StringVar(&cfg.LogFormat, "log-format", cfg.LogFormat, "text or json")
 	f.StringVar(&cfg.LogLevel, "log-level", cfg.LogLevel, "debug, info, warn or error")
 	return c

@@ -52,7 +52,8 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	c.registryFlags(f)
 	c.wireFlags(f)
 	c.trailFlags(f)
-	c.signInFlags(f)
+	c.SignIn.Flags(f)
+	c.SignIn.idleFlag(f)
 	c.fleetFlags(f)
 }
 

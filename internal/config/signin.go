@@ -29,9 +29,8 @@ type SignIn struct {
 var defaultSignIn = SignIn{GroupsClaim: "groups", Browser: 12 * time.Hour, Idle: 2 * time.Hour,
 	Token: 7 * 24 * time.Hour}
 
-// signInFlags adds the flags for people who sign in.
-func (c *Config) signInFlags(f *pflag.FlagSet) {
-	s := &c.SignIn
+// Flags adds the flags for people who sign in.
+func (s *SignIn) Flags(f *pflag.FlagSet) {
 	f.StringVar(&s.PublicURL, "public-url", s.PublicURL, "address at which browsers reach the daemon, such as https://carrel.example.com (default: where it listens)")
 	f.StringVar(&s.Issuer, "oidc-issuer", s.Issuer, "OpenID Connect provider at which people sign in (default: none)")
 	f.StringVar(&s.ClientID, "oidc-client-id", s.ClientID, "the daemon's client ID there")
@@ -40,8 +39,12 @@ func (c *Config) signInFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&s.Roles, "oidc-role", s.Roles, "what a group may do, GROUP=PROJECT:ROLE with the role read, run or admin (repeat)")
 	f.StringSliceVar(&s.Scopes, "oidc-scope", s.Scopes, "scope to ask for besides openid, email and profile (repeat)")
 	f.DurationVar(&s.Browser, "session-lifetime", s.Browser, "how long a browser stays signed in")
-	f.DurationVar(&s.Idle, "session-idle", s.Idle, "how long it stays signed in without being used")
 	f.DurationVar(&s.Token, "login-lifetime", s.Token, "how long a command line stays logged in")
+}
+
+// idleFlag adds the flag for sessions that nobody uses. Only one daemon knows when a session was used.
+func (s *SignIn) idleFlag(f *pflag.FlagSet) {
+	f.DurationVar(&s.Idle, "session-idle", s.Idle, "how long it stays signed in without being used")
 }
 
 // GroupRole is what a group of the provider may do.
@@ -75,8 +78,10 @@ func webURL(text string) bool {
 }
 
 // checkSignIn checks the fields.
-func (c Config) checkSignIn() error {
-	s := c.SignIn
+func (c Config) checkSignIn() error { return c.SignIn.Check() }
+
+// Check checks the fields. Error: Invalid.
+func (s SignIn) Check() error {
 	if s.PublicURL != "" && (!webURL(s.PublicURL) || strings.Trim(mustPath(s.PublicURL), "/") != "") {
 		return bad("public-url", "%q is not https://HOST", s.PublicURL)
 	}

@@ -149,7 +149,7 @@ func New(ctx context.Context, cfg config.Config, opts Options) (_ *Daemon, err e
 	if d.key, d.firstRun, err = apiKey(cfg.DataDir); err != nil {
 		return nil, err
 	}
-	if d.provider, err = openProvider(cfg.SignIn); err != nil {
+	if d.provider, err = OpenProvider(cfg.SignIn); err != nil {
 		return nil, err
 	}
 	d.callers = access.NewAuthenticator(append([]access.Key{{Name: "api-key", Secret: d.key, Role: carrel.RoleAdmin}}, opts.Keys...)...)

@@ -16,8 +16,8 @@ import (
 // maxSecretFile bounds the file of a client's secret.
 const maxSecretFile = 4 << 10
 
-// openProvider returns the identity provider; nil if there is none.
-func openProvider(s config.SignIn) (signin.Provider, error) {
+// OpenProvider returns the identity provider; nil if there is none. Error: Invalid.
+func OpenProvider(s config.SignIn) (signin.Provider, error) {
 	if s.Issuer == "" {
 		return nil, nil
 	}
@@ -44,17 +44,21 @@ func (d *Daemon) publicURL() string {
 
 // signIns wraps the control plane in the pages on which people sign in.
 func (d *Daemon) signIns(next http.Handler) http.Handler {
-	var groups []access.GroupRole
-	roles, _ := d.cfg.SignIn.GroupRoles() // Validate has checked them
-	for _, r := range roles {
-		groups = append(groups, access.GroupRole(r))
-	}
-	d.parts.SignIns.UseGroups(groups)
+	d.parts.SignIns.UseGroups(GroupRoles(d.cfg.SignIn))
 	d.callers.SecureCookies(strings.HasPrefix(d.publicURL(), "https://"))
 	door := signin.New(signin.Options{People: d.parts.SignIns, Cookies: d.callers,
 		Passwords: d.parts.Persons, Provider: d.provider, PublicURL: d.publicURL,
 		Interval: devicePause, Journal: d.parts.Journal(), Log: d.log})
 	return door.Wrap(next)
+}
+
+// GroupRoles are what the provider's groups may do. The settings are checked.
+func GroupRoles(s config.SignIn) (groups []access.GroupRole) {
+	roles, _ := s.GroupRoles()
+	for _, r := range roles {
+		groups = append(groups, access.GroupRole(r))
+	}
+	return groups
 }
 
 // devicePause is the shortest pause between two questions of a command line that waits.

@@ -9,6 +9,7 @@
 package front
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -60,6 +61,8 @@ type Config struct {
 	// Lease is how long a node is a member without a word from it; 0 is fleet.Lease. All fronts have
 	// the same.
 	Lease time.Duration
+	// SignIn says how people sign in. All fronts have the same.
+	SignIn config.SignIn
 	// Tolerate are the taints that projects tolerate, PROJECT=TAINT.
 	Tolerate            []string
 	LogFormat, LogLevel string
@@ -106,6 +109,8 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Front, err error
 			f.undo.Run()
 		}
 	}()
+	usual, s := config.Default().SignIn, &f.cfg.SignIn
+	s.Browser, s.Idle, s.Token = cmp.Or(s.Browser, usual.Browser), cmp.Or(s.Idle, usual.Idle), cmp.Or(s.Token, usual.Token)
 	if f.cfg.Lease == 0 {
 		f.cfg.Lease = fleet.Lease
 	}
@@ -248,6 +253,10 @@ func (f *Front) openEngine() (err error) {
 
 // openDoors makes the handlers for clients.
 func (f *Front) openDoors() (err error) {
+	f.url = "http://" + reachable(f.listener.Addr())
+	if f.cfg.TLSCert != "" {
+		f.url = "https://" + reachable(f.listener.Addr())
+	}
 	service := access.New(access.Options{Core: f.core, Usage: f.ledgers(), SSHKeys: f.sshKeys, Secrets: f.core.vault.of, Ceilings: f.directory.Ceilings})
 	if err := f.openSSH(service); err != nil {
 		return err
@@ -256,9 +265,13 @@ func (f *Front) openDoors() (err error) {
 	overseer := access.NewOverseer(f.directory, carrel.NoMetering{}, host{f.core}, f.log)
 	allowances := access.NewAllowances(people, overseer, func(carrel.Holder) int { return 0 }, false)
 	defaults := config.Default()
+	persons, pages, err := f.openSignIns(people)
+	if err != nil {
+		return err
+	}
 	control := api.New(api.Options{
 		Service: service, Callers: f.callers, Version: version.Version, Limits: defaults.Limits, MaxTimeout: defaults.MaxTimeout,
-		People: countedPeople{people}, Allowances: allowancesOf{Allowances: allowances}, Nodes: access.Nodes{Service: service, Core: fleetNodes{f.core}},
+		People: countedPeople{people}, Persons: persons, Allowances: allowancesOf{Allowances: allowances}, Nodes: access.Nodes{Service: service, Core: fleetNodes{f.core}},
 		Ready: f.ready.Load, Done: f.stopping, Log: f.log,
 	})
 	if f.cfg.TLSCert != "" {
@@ -267,12 +280,7 @@ func (f *Front) openDoors() (err error) {
 		}
 		f.undo.Add(func() { _ = f.certs.Close() })
 	}
-	scheme := "http"
-	if f.certs != nil {
-		scheme = "https"
-	}
-	f.url = scheme + "://" + reachable(f.listener.Addr())
-	f.server = daemon.NewServer(request.Wrap(f.proxy.Wrap(control)), f.log)
+	f.server = daemon.NewServer(request.Wrap(f.proxy.Wrap(pages(control))), f.log)
 	return nil
 }
 

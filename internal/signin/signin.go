@@ -81,6 +81,9 @@ type Options struct {
 	Provider Provider
 	// PublicURL returns the address at which browsers reach the daemon.
 	PublicURL func() string
+	// Seal signs what a browser keeps on its way to the provider. Doors that serve the same browsers
+	// have the same one; nil makes one.
+	Seal []byte
 	// Interval is the shortest pause between two questions of a command line; 0 is 5 seconds.
 	Interval time.Duration
 	// Journal takes who signed in; nil is none.
@@ -111,7 +114,11 @@ func New(opts Options) *Door {
 	}
 	d := &Door{opts: opts, mux: http.NewServeMux(), devices: map[string]*device{},
 		codes: attempts.New(10, time.Minute), asks: attempts.New(20, 10*time.Second)}
-	_, _ = rand.Read(d.seal[:]) // never fails: crypto/rand aborts the process instead
+	if opts.Seal != nil {
+		d.seal = sha256.Sum256(opts.Seal)
+	} else {
+		_, _ = rand.Read(d.seal[:]) // never fails: crypto/rand aborts the process instead
+	}
 	for pattern, h := range map[string]page{
 		"GET " + LoginPath: d.login, "POST " + LoginPath: d.loginWith,
 		"GET " + providerPath: d.toProvider, "GET " + CallbackPath: d.callback,

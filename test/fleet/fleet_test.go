@@ -534,6 +534,7 @@ func TestKeys(t *testing.T) {
 		return nil
 	})
 	f.sshKeys(svc.(*client.Client), sb.ID, foreign.ID)
+	f.people("p", sb.ID, foreign.ID)
 	if _, err := svc.CreateSecret(ctx, carrel.NewSecret{Name: "s", Value: "v"}); err != nil {
 		t.Fatal(err)
 	}
