@@ -158,7 +158,7 @@ func (g *Gateway) Wrap(next http.Handler) http.Handler {
 // serve checks one request and proxies it. If the sandbox is paused and has automatic wake-up,
 // serve wakes it and holds the request until then. The body is not read before the sandbox runs.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, t Target) {
-	rt := &routed{target: t, grpc: isGRPC(r), health: isHealth(r, t), at: time.Now(), call: callOf(r, t)}
+	rt := &routed{target: t, grpc: isGRPC(r), health: isHealth(r, t), ours: onOurOrigin(r), at: time.Now(), call: callOf(r, t)}
 	defer func() { g.served(rt, metrics.StatusLeft) }() // if nobody answered
 	if ans := g.admit(r, rt); ans != nil {
 		g.note(r, rt, ans.Code)

@@ -383,6 +383,28 @@ func TestSignature(t *testing.T) {
 	}
 }
 
+// TestSignedFileIsNoPage shows that a file which somebody opens with a signed link can't act as a page
+// of the daemon: its script has another origin, and it sets no cookie.
+func TestSignedFileIsNoPage(t *testing.T) {
+	w := newWorld(t)
+	w.add(t, carrel.Sandbox{AccessToken: "mine"}, map[uint16]http.Handler{carrel.GuestPort: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		w.Header().Set("Content-Security-Policy", "script-src *")
+		w.Header().Set("Set-Cookie", "carrel_session=theirs")
+		w.Header().Set("Clear-Site-Data", `"cookies"`)
+		w.Header().Set("Service-Worker-Allowed", "/")
+	})})
+	srv := front(t, w, Options{})
+	sum := sha256.Sum256([]byte("a.html:read::mine"))
+	link := srv.URL + "/files?path=a.html&signature=" + url.QueryEscape("v1_"+base64.RawStdEncoding.EncodeToString(sum[:]))
+	resp, _ := ask(t, "GET", link, nil)
+	h := resp.Header
+	if resp.StatusCode != 200 || h.Get("Content-Security-Policy") != "sandbox; frame-ancestors 'none'" || h.Get("X-Content-Type-Options") != "nosniff" ||
+		h.Get("Set-Cookie")+h.Get("Clear-Site-Data")+h.Get("Service-Worker-Allowed") != "" {
+		t.Errorf("%d %v", resp.StatusCode, h)
+	}
+}
+
 // TestSignatureBounds shows that a path, a user or a time that is too long is refused by name
 // before any sandbox is looked at. So is a text that can't be a signature.
 func TestSignatureBounds(t *testing.T) {

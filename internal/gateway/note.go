@@ -16,6 +16,9 @@ func (g *Gateway) answered(resp *http.Response) error {
 	if rt := routedOf(resp.Request.Context()); rt != nil {
 		g.served(rt, resp.StatusCode)
 		g.note(resp.Request, rt, resp.StatusCode)
+		if rt.ours {
+			disarm(resp.Header)
+		}
 	}
 	return g.withEnding(resp)
 }

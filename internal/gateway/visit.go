@@ -29,6 +29,7 @@ type routed struct {
 	wakes   bool // it may wake the sandbox
 	grpc    bool
 	health  bool // the request asks the guest whether the sandbox runs
+	ours    bool // a browser counts the answer as a page of the daemon's own origin
 	at      time.Time
 	call    string       // what it is for
 	status  atomic.Int32 // of its answer; 0 before it
