@@ -51,7 +51,7 @@ var floors = []struct {
 		"internal/image/debian",
 	}},
 	{4, []string{"internal/service", "internal/access", "internal/build", "internal/ledger", "internal/engine"}},
-	{5, []string{"internal/api", "internal/signin", "internal/gateway", "internal/hostdoor", "internal/sshdoor", "internal/pod", "internal/dashboard", "client", "internal/fleet/door", "internal/fleet/member"}},
+	{5, []string{"internal/api", "internal/signin", "internal/console", "internal/gateway", "internal/hostdoor", "internal/sshdoor", "internal/pod", "internal/dashboard", "client", "internal/fleet/door", "internal/fleet/member"}},
 	{6, []string{"internal/assembly", "internal/backup", "internal/run", "internal/config", "internal/daemon", "internal/front", "internal/cli", "cmd", "local", "carreltest", "internal/bench", "bench", "test", "internal/tools"}},
 }
 

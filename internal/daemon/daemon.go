@@ -293,7 +293,7 @@ func (d *Daemon) openDoors() {
 		Doctor:    d.doctor,
 		Ready:     d.ready.Load, Done: d.stopping, Log: d.log,
 	})
-	d.server = newServer(request.Wrap(gw.Wrap(d.publish(d.signIns(control)))), d.log)
+	d.server = newServer(request.Wrap(gw.Wrap(d.publish(d.console(d.signIns(control))))), d.log)
 }
 
 // URL is where clients on this machine reach the daemon.
