@@ -17,6 +17,7 @@
 #   make k8s-short  the same, the quick half of it
 #   make fleet    fronts and nodes as real processes, with nodes that die, stop and are cut off
 #   make postgres  the store of records on a real PostgreSQL, with the server killed, full, slow and away
+#   make console-bundle  build the web page for people again, which is checked in
 #   make bench     the side-by-side measurements (BENCH="create exec --quick" for some)
 #   make build     bin/carrel and what it carries
 #   make dist      packages, archives, an image, checksums and bills of materials in bin/dist
@@ -39,7 +40,7 @@ PYTHON      := shell/tools/script/pywasm/assets/python.wasm.zst
 QUICKJS     := shell/tools/script/quickjs/assets/quickjs.wasm
 NOTICES     := internal/notices/assets/notices.json.gz
 PROGRAMS    := ./cmd/carrel ./cmd/carrel-guest ./cmd/carrel-sudo ./cmd/carrel-box ./cmd/carrel-sentry ./cmd/carrel-init
-SRC         := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './node_modules/*' 2>/dev/null)
+SRC         := $(shell find . -name '*.go' -not -name '*_test.go' -not -path '*/node_modules/*' 2>/dev/null) $(wildcard internal/console/dist/*)
 
 # One configuration for all that is compiled, so that the programs, their tests, vet and staticcheck share what Go has in its
 # cache: with others, everything is compiled once for each. Only the race detector needs its own.
@@ -59,7 +60,7 @@ REAL        := ./test/box ./internal/driver/gvisor ./test/build ./test/net ./tes
 	. ./test/engine ./test/upgrade ./test/rootless ./internal/daemon ./test/embedded ./test/chaos ./test/builtin ./test/registry ./local ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./test/metrics ./internal/linux/cell ./internal/tools ./internal/tools/licenses
 PLAIN        = $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|shell/test|shell/internal)(/|$$)' | grep -vE 'carrel-dev/carrel(/bench.*)?$$' | grep -vE '/(internal/box$$|shell/codemode|shell/tools/(script|sqlite|git|data))')
 
-.PHONY: fleet fleet-short test-k8s k8s-short microvm microvm-short metrics postgres frameworks test-matrix chaos kernels play dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim need-k8s need-microvm
+.PHONY: fleet fleet-short test-k8s k8s-short microvm microvm-short metrics postgres frameworks test-matrix chaos kernels play console console-bundle dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim need-k8s need-microvm
 
 build: bin/carrel bin/carrel-guest bin/carrel-sudo bin/carrel-box bin/carrel-sentry bin/carrel-init
 
@@ -109,9 +110,10 @@ bin/licenses: $(wildcard internal/tools/licenses/*.go) go.mod go.sum
 
 GATHER = bin/licenses -o $(NOTICES) \
 	-add QuickJS-ng,quickjs-wasi-3.6.2,MIT,shell/tools/script/quickjs/LICENSE.quickjs-ng,shell/tools/script/quickjs/LICENSE.quickjs-wasi,shell/tools/script/pywasm/LICENSE.wasi-libc \
+	-add console,preact-xterm-uplot-codemirror,MIT,console/LICENSES.txt \
 	$$(f=$(dir $(PYTHON))LICENSES.txt; [ ! -e $$f ] || echo -add CPython,3.12.0,PSF-2.0,$$f) $(PROGRAMS)
 
-$(NOTICES): bin/licenses go.mod go.sum $(PYTHON) $(QUICKJS)
+$(NOTICES): bin/licenses go.mod go.sum console/LICENSES.txt $(PYTHON) $(QUICKJS)
 	$(GATHER)
 	@touch $@
 
@@ -271,7 +273,7 @@ demo: need need-sdk build
 
 test: check
 
-PARTS := need need-sdk build lint cross unit real sim sdk bench-smoke
+PARTS := need need-sdk build lint cross unit real sim console sdk bench-smoke
 
 check:
 	+@internal/tools/parts.sh $(PARTS)
@@ -318,6 +320,19 @@ sim: need-sim play $(PYTHON)
 	CARREL_REQUIRE=$(CARREL_REQUIRE),gawk $(GOTEST) -timeout 15m -run LikeGawk ./shell/tools/awk
 	$(GOTEST) -timeout 15m ./shell/test/simbash -real
 	$(GOTEST) -short -timeout 15m ./test/play
+
+# The web page for people: its bundle is built again and compared, and Chromium drives it against real daemons.
+console: need-sim build console/node_modules
+	$(GOTEST) -short -timeout 10m ./test/console
+
+console/node_modules: console/package.json console/package-lock.json | need-sdk
+	npm ci --prefix console --silent
+	@touch $@
+
+# The bundle is checked in, so that no builder needs Node. After a change of its sources: make console-bundle
+console-bundle: console/node_modules
+	npm run --prefix console --silent check
+	npm run --prefix console --silent build
 
 sdk: need-sdk build
 	$(GOTEST) -short -timeout 20m ./test/sdk
