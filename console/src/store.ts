@@ -25,9 +25,11 @@ let wanted = new Set<string>();
 let timer = 0;
 let drawn = 0;
 
-/** changed tells the page, at most once a frame. */
+/** changed tells the page, at most once a frame, and of many sandboxes less often: each time, the list
+ * is filtered and sorted anew. */
 function changed(): void {
-  drawn ||= requestAnimationFrame(() => { drawn = 0; revision.value++; });
+  const tell = () => { drawn = 0; revision.value++; };
+  drawn ||= boxes.size > 1000 ? window.setTimeout(tell, 300) : requestAnimationFrame(tell);
 }
 
 /** start follows the fleet until stopAll. */

@@ -3,7 +3,7 @@ import { useMemo, useState } from "preact/hooks";
 import { askCreate, askFork, askPromote, askRollback, askSnapshot, close, dialog } from "./actions";
 import { del, get, mayRun, patch, post, isAdmin } from "./api";
 import { boxes, revision } from "./store";
-import { age, bytes, count, moment } from "./text";
+import { age, bytes, count, moment, visible } from "./text";
 import { Empty, fail, Fault, Form, How, Plain, say, useLoad, useNow } from "./ui";
 import type { FileChange, Sandbox, Snapshot, Timeline } from "./types";
 
@@ -89,11 +89,11 @@ export function TimelineTab({ box }: { box: Sandbox }) {
         })()}
         {[...drawn.dots.values()].map(({ s, x, y }) => {
           const cx = pad + x * gx, cy = 36 + y * gy, on = chosen.indexOf(s.id), forks = timeline.forks?.[s.id]?.length ?? 0;
-          return <g key={s.id} class={"node" + (automatic(s) ? " auto" : "") + (on >= 0 ? " on" : "")} role="button" tabIndex={0} aria-pressed={on >= 0}
-            aria-label={`${nameOf(s)}, ${age(s.created, now)} ago`} onClick={() => pick(s.id)} onKeyDown={(e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); pick(s.id); } }}>
-            <circle class="hit" cx={cx} cy={cy} r={20} />{s.memory && <circle class="ring" cx={cx} cy={cy} r={11} />}<circle class="core" cx={cx} cy={cy} r={7} />
+          return <g key={s.id} class={"node" + (automatic(s) ? " auto" : "") + (on >= 0 ? " on" : "")} role="button" tabindex={0} aria-pressed={on >= 0}
+            onClick={() => pick(s.id)} onKeyDown={(e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); pick(s.id); } }}>
+            <title>{visible(nameOf(s))}</title><circle class="hit" cx={cx} cy={cy} r={20} />{s.memory && <circle class="ring" cx={cx} cy={cy} r={11} />}<circle class="core" cx={cx} cy={cy} r={7} />
             {forks > 0 && <text class="forks" x={cx + 12} y={cy - 9}>⑂{forks}</text>}
-            <text x={cx} y={cy + 24}>{nameOf(s).length > 16 ? nameOf(s).slice(0, 15) + "…" : nameOf(s)}</text><text class="when" x={cx} y={cy + 36}>{age(s.created, now)}</text>
+            <text x={cx} y={cy + 24}>{visible(nameOf(s).length > 16 ? nameOf(s).slice(0, 15) + "…" : nameOf(s))}</text><text class="when" x={cx} y={cy + 36}>{age(s.created, now)}</text>
           </g>;
         })}
       </svg></div>}

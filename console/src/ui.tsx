@@ -228,7 +228,8 @@ export function Grid<T>({ rows, columns, id, open, label, chosen, choose, active
           <span aria-hidden="true">{sort === c.id ? " ↑" : sort === "-" + c.id ? " ↓" : ""}</span></button> : c.title}</span>)}
     </div></div>
     <div role="rowgroup" class="body" style={{ height: rows.length * rowHeight + "px" }}>
-      {seen.map((row, i) => <div key={id(row)} role="row" aria-rowindex={from + i + 2} aria-selected={chosen ? chosen.has(id(row)) : undefined}
+      {/* A row that scrolls out becomes one that scrolls in: nothing is made while scrolling. */}
+      {seen.map((row, i) => <div key={(from + i) % 96} role="row" aria-rowindex={from + i + 2} aria-selected={chosen ? chosen.has(id(row)) : undefined}
         class={from + i === active ? "active" : ""} style={{ gridTemplateColumns: template, transform: `translateY(${(from + i) * rowHeight}px)` }}
         onClick={(e) => { setActive(from + i); if (!(e.target as Element).closest("input,button,a")) open?.(row); }}>
         {choose && <span role="gridcell"><input type="checkbox" aria-label={"Choose " + id(row)} checked={chosen?.has(id(row))} onChange={() => flip(row)} /></span>}

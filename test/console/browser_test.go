@@ -193,7 +193,7 @@ func find(name string) string {
 	return `(() => { const root = document.querySelector("dialog[open]") ?? document;
 	const all = [...root.querySelectorAll("button, a, summary, [role=button], [role=option], label, select, input, textarea")];
 	const hit = (e) => e.getClientRects().length > 0 && !e.disabled;
-	const text = (e) => (e.getAttribute("aria-label") ?? e.innerText ?? "").trim();
+	const text = (e) => (e.getAttribute("aria-label") ?? e.innerText ?? e.textContent).trim();
 	return all.find((e) => hit(e) && text(e) === ` + js(name) + `) ?? all.find((e) => hit(e) && text(e).startsWith(` + js(name) + `)); })()`
 }
 
