@@ -18,7 +18,7 @@ import (
 
 // frontCommand is "carrel front".
 func (a *app) frontCommand() *cobra.Command {
-	cfg := front.Config{Listen: "127.0.0.1:7070", NodesListen: "0.0.0.0:7071", SignIn: config.Default().SignIn,
+	cfg := front.Config{Listen: "127.0.0.1:7070", NodesListen: "0.0.0.0:7071", SignIn: config.Default().SignIn, Trail: config.Default().Trail,
 		LogFormat: "text", LogLevel: "info"}
 	var stateFile string
 	c := &cobra.Command{
@@ -60,6 +60,8 @@ address may hold a password: give it in CARREL_STATE or in a file (--state-file)
 	f.DurationVar(&cfg.Lease, "node-lease", fleet.Lease, "how long a node is a member without a word from it; the same for all fronts")
 	f.StringSliceVar(&cfg.Tolerate, "tolerate", nil, "let a project's sandboxes onto nodes with a taint, PROJECT=TAINT (repeat)")
 	cfg.SignIn.Flags(f)
+	f.StringVar(&cfg.TrailDir, "trail-dir", "", "directory of this front's audit trail (default: none)")
+	cfg.Trail.Flags(f)
 	f.StringVar(&cfg.LogFormat, "log-format", cfg.LogFormat, "text or json")
 	f.StringVar(&cfg.LogLevel, "log-level", cfg.LogLevel, "debug, info, warn or error")
 	return c

@@ -51,7 +51,7 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	c.snapshotFlags(f)
 	c.registryFlags(f)
 	c.wireFlags(f)
-	c.trailFlags(f)
+	c.Trail.Flags(f)
 	c.SignIn.Flags(f)
 	c.SignIn.idleFlag(f)
 	c.fleetFlags(f)

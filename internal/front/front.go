@@ -39,6 +39,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/fleet/certificate"
 	"github.com/carrel-dev/carrel/internal/fleet/door"
 	"github.com/carrel-dev/carrel/internal/gateway"
+	"github.com/carrel-dev/carrel/internal/ledger/trail"
 	"github.com/carrel-dev/carrel/internal/request"
 	"github.com/carrel-dev/carrel/internal/sshdoor"
 	"github.com/carrel-dev/carrel/internal/state/postgres"
@@ -63,6 +64,9 @@ type Config struct {
 	Lease time.Duration
 	// SignIn says how people sign in. All fronts have the same.
 	SignIn config.SignIn
+	// TrailDir is where this front keeps its audit trail; "" is no trail.
+	TrailDir string
+	Trail    config.Trail
 	// Tolerate are the taints that projects tolerate, PROJECT=TAINT.
 	Tolerate            []string
 	LogFormat, LogLevel string
@@ -88,6 +92,7 @@ type Front struct {
 	proxy     *proxy
 	certs     certs.Source // nil without TLS
 
+	trail   *trail.Trail // nil without a directory
 	sshKeys *sshdoor.SharedKeys
 	sshDoor *sshdoor.Door // nil without an address
 	hostKey string        // the fingerprint of the SSH host key
@@ -135,6 +140,9 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Front, err error
 		if f.sshListener, err = f.listen("ssh-listen", cfg.SSHListen); err != nil {
 			return nil, err
 		}
+	}
+	if err := f.openTrail(ctx); err != nil {
+		return nil, err
 	}
 	if err := f.openStore(ctx, token); err != nil {
 		return nil, err
@@ -271,7 +279,7 @@ func (f *Front) openDoors() (err error) {
 	}
 	control := api.New(api.Options{
 		Service: service, Callers: f.callers, Version: version.Version, Limits: defaults.Limits, MaxTimeout: defaults.MaxTimeout,
-		People: countedPeople{people}, Persons: persons, Allowances: allowancesOf{Allowances: allowances}, Nodes: access.Nodes{Service: service, Core: fleetNodes{f.core}},
+		People: countedPeople{people}, Persons: persons, Trails: f.trails(service), Journal: f.journal(), Allowances: allowancesOf{Allowances: allowances}, Nodes: access.Nodes{Service: service, Core: fleetNodes{f.core}},
 		Ready: f.ready.Load, Done: f.stopping, Log: f.log,
 	})
 	if f.cfg.TLSCert != "" {

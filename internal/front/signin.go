@@ -28,7 +28,7 @@ func (f *Front) openSignIns(people *access.People) (carrel.Persons, func(http.Ha
 	persons := access.NewPersons(people, signIns)
 	f.callers.SecureCookies(strings.HasPrefix(f.publicURL(), "https://"))
 	door := signin.New(signin.Options{People: signIns, Cookies: f.callers, Passwords: persons, Provider: provider,
-		PublicURL: f.publicURL, Seal: derived(f.authority.Key, "carrel fleet sign-in"), Log: f.log})
+		PublicURL: f.publicURL, Seal: derived(f.authority.Key, "carrel fleet sign-in"), Journal: f.journal(), Log: f.log})
 	return persons, door.Wrap, nil
 }
 

@@ -19,7 +19,7 @@ func (f *Front) openSSH(service *access.Service) error {
 		return err
 	}
 	f.hostKey = sshdoor.Fingerprint(host)
-	f.sshDoor = sshdoor.New(sshdoor.Options{Sandboxes: service, HostKey: host, Keys: f.sshKeys, Caller: f.callers.SSH, Log: f.log})
+	f.sshDoor = sshdoor.New(sshdoor.Options{Sandboxes: service, HostKey: host, Keys: f.sshKeys, Caller: f.callers.SSH, Journal: f.journal(), Log: f.log})
 	f.undo.Add(func() { _ = f.sshDoor.Close() })
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/client"
+	"github.com/carrel-dev/carrel/internal/config"
 	fleetwords "github.com/carrel-dev/carrel/internal/fleet"
 	"github.com/carrel-dev/carrel/internal/fleet/member"
 	"github.com/carrel-dev/carrel/internal/front"
@@ -68,7 +69,7 @@ func (f *fleetOf) addFront() (stop func()) {
 	log := slog.New(slog.NewTextHandler(testLog{f.t}, nil))
 	fr, err := front.New(f.t.Context(), front.Config{Listen: "127.0.0.1:0", NodesListen: "127.0.0.1:0", SSHListen: "127.0.0.1:0", State: f.state,
 		TokenFile: filepath.Join(f.dir, "token"), KeyFile: filepath.Join(f.dir, "key"),
-		Lease: f.lease}, log)
+		Lease: f.lease, Trail: config.Default().Trail, TrailDir: filepath.Join(f.dir, fmt.Sprint("trail-", len(f.fronts)))}, log)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -535,6 +536,7 @@ func TestKeys(t *testing.T) {
 	})
 	f.sshKeys(svc.(*client.Client), sb.ID, foreign.ID)
 	f.people("p", sb.ID, foreign.ID)
+	f.trails(sb.ID)
 	if _, err := svc.CreateSecret(ctx, carrel.NewSecret{Name: "s", Value: "v"}); err != nil {
 		t.Fatal(err)
 	}

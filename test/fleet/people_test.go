@@ -3,9 +3,11 @@ package fleet
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/carrel-dev/carrel"
@@ -88,4 +90,30 @@ func (f *fleetOf) people(project string, own, foreign carrel.ID) {
 		}
 		return nil
 	})
+}
+
+// trails looks for what the key of a project, its SSH key and its person did at the second front, in
+// that front's audit trail.
+func (f *fleetOf) trails(box carrel.ID) {
+	t := f.t
+	t.Helper()
+	front := f.at(1)
+	who := map[string]bool{}
+	for r, err := range front.Trail(t.Context(), carrel.TrailOptions{Project: "p", Limit: -1}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Target == string(box) || strings.Contains(r.Op, "login") || r.Person != "" {
+			who[r.Key] = true
+		}
+	}
+	for _, key := range []string{"k", "ssh:laptop", "kim"} {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(who)), func(has string) bool { return strings.Contains(has, key) }) {
+			t.Errorf("the trail has nothing of %s: %v", key, who)
+		}
+	}
+	report, err := front.VerifyTrail(t.Context())
+	if err != nil || !report.OK || report.Records == 0 {
+		t.Errorf("%+v %v", report, err)
+	}
 }
