@@ -33,7 +33,7 @@ Commands that run in it end. Prints the tier it is in now.`,
 		}),
 	}
 	f := c.Flags()
-	f.StringVar(&tier, "tier", "", "the new tier: gvisor or ns (the daemon's default)")
+	f.StringVar(&tier, "tier", "", "the new tier: gvisor, ns or microvm (the daemon's default)")
 	f.StringVar(&opts.Template, "template", "", "what the files are put on top of (base)")
 	return c
 }

@@ -46,7 +46,7 @@ func TestBoot(t *testing.T) {
 }
 
 // many is as many machines as two processors emulate at once.
-const many = 8
+const many = 4
 
 // TestDriver runs the conformance suite.
 func TestDriver(t *testing.T) {
