@@ -99,7 +99,7 @@ func (d *Driver) Close() error {
 		d.live.Strike(in)
 		in.Release()
 		hosted.CloseAll(in.console, in.vmmLog)
-		d.memories.leave(in.ram)
+		in.leaveMemory()
 	}
 	return d.groups.Close() // removes only empty groups
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -46,7 +47,8 @@ type Instance struct {
 
 	console, vmmLog *os.File // nil after Recover
 
-	ram    *sealed // what the VMM maps; nil if it booted, and after Recover
+	unram  sync.Once // its use of ram ends once
+	ram    *sealed   // what the VMM maps; nil if it booted, and after Recover
 	memory hosted.MemoryGuard
 	ice    chan struct{} // one entry: who stops or saves the machine
 	up     atomic.Bool   // the machine has answered a connection, or refused one
@@ -122,9 +124,12 @@ func (in *Instance) remove(ctx context.Context) error {
 	removeFiles(in.rec.Dir)
 	err = errors.Join(err, in.group.Destroy(ctx))
 	hosted.CloseAll(in.console, in.vmmLog)
-	in.d.memories.leave(in.ram)
+	in.leaveMemory()
 	return err
 }
+
+// leaveMemory ends the use of the shared memory. The VMM has its own descriptor.
+func (in *Instance) leaveMemory() { in.unram.Do(func() { in.d.memories.leave(in.ram) }) }
 
 // reason tells why the machine ended. It must run while the control group exists.
 func (in *Instance) reason(killed bool, status string) driver.Exit {
