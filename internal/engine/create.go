@@ -279,10 +279,13 @@ var errEarlier = errors.New("it does not answer, " +
 // cutOff reports whether a call was ended because its node went away meanwhile.
 func cutOff(err error) bool { return errors.Is(err, errCut) }
 
+// ErrLost is why a creation failed whose sandbox may exist all the same.
+var ErrLost = errors.New("the answer got lost, and the sandbox may exist")
+
 // lost is the error for a creation whose answer did not come.
 func (c *creation) lost(err error) error {
 	e := &carrel.Error{Op: opCreate, Kind: carrel.Unavailable,
-		Err: fmt.Errorf("the answer got lost, and the sandbox may exist: %w", err),
+		Err: fmt.Errorf("%w: %w", ErrLost, err),
 		Hint: "send creations with an idempotency key: " +
 			"then the same request can be sent again and makes no second sandbox"}
 	if c.opts.IdempotencyKey != "" {

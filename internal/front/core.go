@@ -37,7 +37,7 @@ var _ access.Core = (*core)(nil)
 
 // Create implements carrel.Sandboxes. The sandbox has its share of the quotas before it is made, and
 // a home before the caller hears of it.
-func (c *core) Create(ctx context.Context, opts carrel.CreateOptions) (carrel.Sandbox, error) {
+func (c *core) Create(ctx context.Context, opts carrel.CreateOptions) (sb carrel.Sandbox, err error) {
 	const op = "create sandbox"
 	// The node resolves the reference itself, for the same project: its template may have another ID.
 	wanted := opts.Template
@@ -48,8 +48,8 @@ func (c *core) Create(ctx context.Context, opts carrel.CreateOptions) (carrel.Sa
 	if err != nil {
 		return carrel.Sandbox{}, err
 	}
-	defer grant.end(ctx)
-	sb, err := c.Engine.Create(ctx, opts)
+	defer func() { grant.end(ctx, err) }()
+	sb, err = c.Engine.Create(ctx, opts)
 	if carrel.KindOf(err) == carrel.NotFound && c.templates.fetch(ctx, opts.Template) {
 		sb, err = c.Engine.Create(ctx, opts)
 	}
@@ -61,7 +61,12 @@ func (c *core) Create(ctx context.Context, opts carrel.CreateOptions) (carrel.Sa
 	if err := c.shares.settle(ctx, grant, sb); err != nil {
 		return carrel.Sandbox{}, errors.Join(err, c.takeBack(undo, sb.ID))
 	}
-	if err := c.claim(ctx, sb, grant.born()); err != nil {
+	if err := c.claim(ctx, sb, grant.born()); err != nil && opts.IdempotencyKey != "" {
+		// It may be the sandbox of an earlier request with the key, which somebody uses.
+		return carrel.Sandbox{}, &carrel.Error{Op: op, Kind: carrel.Unavailable, ID: sb.ID, RetryAfter: time.Second,
+			Err:  fmt.Errorf("the fleet's records don't take it: %w: %w", errLeftOver, err),
+			Hint: "send the same request again, with its key: it makes no second sandbox"}
+	} else if err != nil {
 		return carrel.Sandbox{}, &carrel.Error{Op: op, Kind: carrel.Unavailable, ID: sb.ID, RetryAfter: time.Second,
 			Err:  errors.Join(fmt.Errorf("the fleet's records don't take it: %w", err), c.takeBack(undo, sb.ID)),
 			Hint: "the sandbox was ended again; look at the fleet's database"}
@@ -75,10 +80,13 @@ func (c *core) Create(ctx context.Context, opts carrel.CreateOptions) (carrel.Sa
 func (c *core) takeBack(ctx context.Context, id carrel.ID) error {
 	name, _ := c.Engine.Directory().Node(id)
 	cl, err := c.nodes.client(name, "")
-	if err != nil {
-		return err
+	if err == nil {
+		err = cl.Kill(ctx, id)
 	}
-	return cl.Kill(ctx, id)
+	if err != nil && carrel.KindOf(err) != carrel.NotFound {
+		return fmt.Errorf("%w: %w", errLeftOver, err)
+	}
+	return nil
 }
 
 // claim records where a new sandbox is.
@@ -110,18 +118,26 @@ func (c *core) claim(ctx context.Context, sb carrel.Sandbox, born *fleet.Born) e
 }
 
 // Fork implements carrel.Moments. Each fork has a share of the quotas and a home.
-func (c *core) Fork(ctx context.Context, id carrel.ID, opts carrel.ForkOptions) ([]carrel.ForkResult, error) {
+func (c *core) Fork(ctx context.Context, id carrel.ID, opts carrel.ForkOptions) (list []carrel.ForkResult, err error) {
 	grant, err := c.shares.fork(ctx, id, opts)
 	if err != nil {
 		return nil, err
 	}
-	defer grant.end(ctx)
-	list, err := c.Engine.Fork(ctx, id, opts)
+	left := error(nil)
+	defer func() { grant.end(ctx, left) }()
+	list, err = c.Engine.Fork(ctx, id, opts)
+	if carrel.KindOf(err) == carrel.Unavailable { // some may have been made
+		left = errLeftOver
+	}
 	for i, r := range list {
 		if r.Err == nil {
 			share := grant.one()
 			if cerr := c.claim(ctx, r.Sandbox, share.born()); cerr != nil {
-				list[i] = carrel.ForkResult{Err: errors.Join(cerr, c.takeBack(context.WithoutCancel(ctx), r.Sandbox.ID))}
+				back := c.takeBack(context.WithoutCancel(ctx), r.Sandbox.ID)
+				if back != nil {
+					left = back
+				}
+				list[i] = carrel.ForkResult{Err: errors.Join(cerr, back)}
 				continue
 			}
 			grant.used(share)

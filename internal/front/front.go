@@ -253,7 +253,7 @@ func (f *Front) openEngine() (err error) {
 	f.core = &core{Engine: f.engine, homes: homes, nodes: f.nodes, events: f.store,
 		templates: newTemplates(f.engine, f.nodes, f.log), vault: newVault(registry, f.nodes, f.authority.Key, f.log)}
 	f.core.shares = &shares{registry: registry, quotas: f.directory.Quotas, limits: config.Default().Limits, find: f.core.templates.get,
-		engine: f.engine, events: f.store, log: f.log, held: map[int64]time.Time{}}
+		engine: f.engine, events: f.store, log: f.log, held: map[int64]holding{}}
 	f.proxy = newProxy(homes, f.nodes, f.callers)
 	f.undo.Add(f.proxy.close)
 	return nil

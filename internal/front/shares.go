@@ -3,6 +3,7 @@ package front
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -29,7 +30,13 @@ type shares struct {
 	log      *slog.Logger
 
 	mu   sync.Mutex
-	held map[int64]time.Time // shares under way, and when they were last prolonged
+	held map[int64]holding // shares under way
+}
+
+// holding is a share that this front prolongs.
+type holding struct {
+	at    time.Time // when it was last prolonged
+	until time.Time // when it is let go; zero is when its creation ends
 }
 
 // grant is the part of the quotas that one call has. It belongs to the call's goroutine.
@@ -160,7 +167,7 @@ func (g *grant) take(ctx context.Context) error {
 	s := g.from
 	s.mu.Lock()
 	for _, n := range got.Shares {
-		s.held[n] = time.Now()
+		s.held[n] = holding{at: time.Now()}
 	}
 	s.mu.Unlock()
 	for _, h := range got.Soft {
@@ -239,9 +246,23 @@ func (g *grant) spent() { g.used(g) }
 // dropTime bounds giving shares back. What is not given back ends by itself.
 const dropTime = 2 * time.Second
 
-// end gives back what no home took.
-func (g *grant) end(ctx context.Context) {
+// lateTime is how long a share is kept whose sandbox may come into being without its front.
+const lateTime = time.Minute
+
+// end gives back what no home took. If the sandbox may exist all the same, its share stays for a while:
+// a caller who leaves in the middle of many creations must not get more of them for it. The node tells
+// of the sandbox meanwhile, and then it counts by itself.
+func (g *grant) end(ctx context.Context, err error) {
 	if len(g.shares) == 0 {
+		return
+	}
+	if ctx.Err() != nil || errors.Is(err, engine.ErrLost) || errors.Is(err, errLeftOver) {
+		s := g.from
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, n := range g.shares {
+			s.held[n] = holding{at: time.Now(), until: time.Now().Add(lateTime)}
+		}
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTime)
@@ -273,8 +294,11 @@ func (s *shares) run(ctx context.Context) {
 		now := time.Now()
 		var old []int64
 		s.mu.Lock()
-		for n, at := range s.held {
-			if now.Sub(at) > fleet.ProlongEvery/2 {
+		for n, h := range s.held {
+			switch {
+			case !h.until.IsZero() && now.After(h.until):
+				delete(s.held, n)
+			case now.Sub(h.at) > fleet.ProlongEvery/2:
 				old = append(old, n)
 			}
 		}
@@ -288,13 +312,17 @@ func (s *shares) run(ctx context.Context) {
 		}
 		s.mu.Lock()
 		for _, n := range old {
-			if _, ok := s.held[n]; ok {
-				s.held[n] = now
+			if h, ok := s.held[n]; ok {
+				h.at = now
+				s.held[n] = h
 			}
 		}
 		s.mu.Unlock()
 	}
 }
+
+// errLeftOver is why a sandbox may go on that its caller did not get.
+var errLeftOver = errors.New("the sandbox may go on")
 
 // counted are the limits that a fleet counts over all its nodes.
 var counted = map[carrel.LimitName]bool{carrel.LimitSandboxes: true, carrel.LimitCreates: true, carrel.LimitVCPUs: true,
