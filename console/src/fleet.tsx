@@ -65,7 +65,7 @@ export function Fleet() {
       if (e.ctrlKey || e.metaKey || e.altKey || (e.target as Element).closest("input,textarea,select,dialog")) return;
       const ids = chosen.size ? [...chosen] : rows[active] ? [rows[active].id] : [];
       if (e.key === "/") { e.preventDefault(); search.current?.focus(); }
-      else if (e.key === "n" && mayRun()) void askCreate();
+      else if (e.key === "n" && mayRun()) { e.preventDefault(); void askCreate(); }
       else if (e.key === "p" && mayRun()) void pause(ids);
       else if (e.key === "r" && mayRun()) void resume(ids);
       else if (e.key === "f" && mayRun() && rows[active]) askFork(rows[active]);

@@ -1,6 +1,6 @@
 import "./policy";
 import { render } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { signal } from "@preact/signals";
 import { askCreate, dialog } from "./actions";
 import { choose, explain, isAdmin, leave, mayRun, offer, project, resume, self, session, signedOut, signIn } from "./api";
@@ -78,7 +78,10 @@ function Login() {
 function Palette() {
   const [text, setText] = useState(""), [at, setAt] = useState(0);
   const ref = useRef<HTMLDialogElement>(null);
-  useEffect(() => { ref.current?.showModal(); }, []);
+  useLayoutEffect(() => { // at once: the next key is meant for it
+    ref.current?.showModal();
+    ref.current?.querySelector("input")?.focus();
+  }, []);
   const end = () => { palette.value = false; };
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const fits = (s: string) => words.every((w) => s.toLowerCase().includes(w));
@@ -147,7 +150,7 @@ function App() {
       if (e.ctrlKey || e.metaKey || e.altKey || (e.target as Element).closest?.("input,textarea,select,dialog,.terminals,.editor")) return;
       if (e.key === "g") g = Date.now();
       else if (Date.now() - g < 1200) { const s = screens.find((x) => x.key === e.key); if (s) { e.stopImmediatePropagation(); go(s.path); } g = 0; }
-      else if (e.key === "?") palette.value = true;
+      else if (e.key === "?") { e.preventDefault(); palette.value = true; } // the key is no text for the palette
     };
     addEventListener("keydown", keys, true);
     return () => removeEventListener("keydown", keys, true);

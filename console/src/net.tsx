@@ -76,6 +76,12 @@ function Why({ of }: { of: Decision }) {
     <p class="muted">Decided by <code>{of.rule}</code>{of.hint && <>. Hint: <Plain>{of.hint}</Plain></>}</p></div>;
 }
 
+/** whether a rule of the sandbox's policy allows the host by now. */
+function allowedNow(g: Group): boolean {
+  const box = boxes.get(g.box), host = hostOf(g.last);
+  return Boolean(box?.network.allowOut?.includes(host) || box?.network.policy?.rules?.some((r) => r.allow?.includes(host) && !r.methods && !r.paths));
+}
+
 function allow(g: Group): void {
   const box = boxes.get(g.box), d = g.lastDenied!;
   if (!box) { say("That sandbox is gone, so nothing can be allowed for it.", { bad: true }); return; }
@@ -110,6 +116,7 @@ export function Ledger({ box }: { box?: Sandbox }) {
             <td class="right num">{g.sent ? bytes(g.sent) : ""}</td><td class="right num">{g.received ? bytes(g.received) : ""}</td>
             <td class="right num">{age(g.last.time, now)}</td>
             <td class="right">{g.lastDenied && mayRun() && (builtIn(g.lastDenied) ? <button disabled title="No rule can allow this">Allow…</button>
+              : allowedNow(g) ? <span class="muted">allowed by now</span>
               : <button onClick={() => allow(g)}>Allow…</button>)}</td>
           </tr>,
           open === g.key && <tr key={g.key + "+"} class="detail"><td colSpan={box ? 7 : 8}>

@@ -25,9 +25,14 @@ func (b browsers) Who(secret string) (carrel.Person, string, bool) { return b.si
 // FormToken implements console.Sessions.
 func (b browsers) FormToken(secret string) string { return b.signIns.FormToken(secret) }
 
+// Console returns what wraps a control plane in the web page for people. Fronts have the same page.
+func Console(callers *access.Authenticator, signIns *access.SignIns, opts console.Options) func(http.Handler) http.Handler {
+	opts.Sessions = browsers{callers, signIns}
+	return console.New(opts).Wrap
+}
+
 // console wraps the control plane in the web page for people.
 func (d *Daemon) console(next http.Handler) http.Handler {
-	return console.New(console.Options{Sessions: browsers{d.callers, d.parts.SignIns},
-		Provider: d.provider != nil, PublicURL: d.publicURL, Domain: d.cfg.Domain,
-		Names: d.cfg.Ingress.ACMEDomains}).Wrap(next)
+	return Console(d.callers, d.parts.SignIns, console.Options{Provider: d.provider != nil,
+		PublicURL: d.publicURL, Domain: d.cfg.Domain, Names: d.cfg.Ingress.ACMEDomains})(next)
 }

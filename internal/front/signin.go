@@ -6,11 +6,12 @@ import (
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/access"
+	"github.com/carrel-dev/carrel/internal/console"
 	"github.com/carrel-dev/carrel/internal/daemon"
 	"github.com/carrel-dev/carrel/internal/signin"
 )
 
-// openSignIns opens the people and the pages on which they sign in. People and sessions are in the
+// openSignIns opens the people, the pages on which they sign in, and the console. People and sessions are in the
 // fleet's database. What a browser keeps on its way to the provider is good at every front. Only a
 // command line's codes are one front's own.
 func (f *Front) openSignIns(people *access.People) (carrel.Persons, func(http.Handler) http.Handler, error) {
@@ -29,7 +30,8 @@ func (f *Front) openSignIns(people *access.People) (carrel.Persons, func(http.Ha
 	f.callers.SecureCookies(strings.HasPrefix(f.publicURL(), "https://"))
 	door := signin.New(signin.Options{People: signIns, Cookies: f.callers, Passwords: persons, Provider: provider,
 		PublicURL: f.publicURL, Seal: derived(f.authority.Key, "carrel fleet sign-in"), Journal: f.journal(), Log: f.log})
-	return persons, door.Wrap, nil
+	page := daemon.Console(f.callers, signIns, console.Options{Provider: provider != nil, PublicURL: f.publicURL})
+	return persons, func(next http.Handler) http.Handler { return page(door.Wrap(next)) }, nil
 }
 
 // publicURL is where browsers reach the fronts.

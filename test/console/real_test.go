@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -51,8 +52,33 @@ await fetch("/report", {method: "POST", body: JSON.stringify(out)});
 document.body.append("done"); })();
 </script>`
 
+// manyFiles is how many files one directory of the sandbox has.
+const manyFiles = 5_000
+
+// litter makes a log of 5 GB and a directory of many files.
+func litter() error {
+	if err := os.WriteFile("/tmp/big.log", []byte(strings.Repeat("a line of the log\n", 1<<16)), 0o644); err != nil {
+		return err
+	}
+	if err := os.Truncate("/tmp/big.log", 5<<30); err != nil {
+		return err
+	}
+	if err := os.Mkdir("/tmp/many", 0o755); err != nil {
+		return err
+	}
+	for i := range manyFiles {
+		if err := os.WriteFile(fmt.Sprintf("/tmp/many/file-%05d", i), nil, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // serveHostile is a server in a sandbox: its page, and what that page told it.
 func serveHostile(address string) {
+	if err := litter(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 	var mu sync.Mutex
 	report, cookies := "", ""
 	mux := http.NewServeMux()
@@ -100,6 +126,7 @@ func TestReal(t *testing.T) {
 			t.Log("the server said: ", said.String())
 		}
 	}()
+	testenv.EventuallyNil(t, "the server listens", func() error { _, err := reported(t, d, id); return err })
 	b := newBrowser(t, d)
 	b.signIn(d.Key)
 	b.says("real")
@@ -107,17 +134,11 @@ func TestReal(t *testing.T) {
 	b.fill("Port", "8000")
 	b.click("Preview")
 	report := ""
-	testenv.EventuallyNil(t, "the page in the preview reports", func() error {
-		resp, err := http.DefaultClient.Do(request(t, d.URL+"/report", id, "8000"))
-		if err != nil {
-			return err
+	testenv.EventuallyNil(t, "the page in the preview reports", func() (err error) {
+		if report, err = reported(t, d, id); err == nil && report == "|" {
+			err = errors.New("nothing yet")
 		}
-		defer resp.Body.Close()
-		raw, err := io.ReadAll(resp.Body)
-		if report = string(raw); err != nil || !strings.HasPrefix(report, "[") {
-			return fmt.Errorf("%s %w", report, err)
-		}
-		return nil
+		return err
 	})
 	if report != "[]|" {
 		t.Errorf("the preview reached %s", report)
@@ -143,8 +164,7 @@ func TestReal(t *testing.T) {
 	b.until("everything once", `document.querySelector(".xterm-rows")?.innerText.match(/^after a pause/gm).length === 1`)
 	b.run(chromedp.EmulateViewport(1000, 600))
 	b.until("another size", `document.querySelectorAll(".xterm-rows > div").length < 35`)
-	b.open("/sandboxes/" + id + "/overview")
-	b.says("Use over its life")
+	large(t, b, id)
 	b.open("/sandboxes/" + id + "/timeline")
 	b.click("Take snapshot")
 	b.fill("Label", "with memory")
@@ -153,14 +173,42 @@ func TestReal(t *testing.T) {
 	b.clean()
 }
 
-// request is a request to a port of a sandbox.
-func request(t testing.TB, url, id, port string) *http.Request {
+// large looks at a file of 5 GB and at a directory of many files: the page holds little of either.
+func large(t *testing.T, b *browser, id string) {
+	b.open("/sandboxes/" + id + "/files?dir=%2Ftmp")
+	b.says("5.0 GiB")
+	b.click("big.log")
+	b.says("Only the first 1.0 MiB are shown")
+	b.until("its text", `document.querySelector(".cm-content")?.innerText.includes("a line of the log")`)
+	var heap float64
+	b.run(chromedp.Evaluate(`performance.memory.usedJSHeapSize`, &heap))
+	if heap > 200<<20 {
+		t.Errorf("the page holds %.0f MiB", heap/(1<<20))
+	}
+	b.open("/sandboxes/" + id + "/files?dir=%2Ftmp%2Fmany")
+	b.says("file-00000")
+	b.until("few rows in the document", `document.querySelectorAll(".grid .body [role=row]").length < 80`)
+	b.fill("Find in this directory", "file-04999")
+	b.until("one row", `document.querySelectorAll(".grid .body [role=row]").length === 1`)
+}
+
+// reported asks the server in a sandbox what its page reported, and which of the visitor's headers came in.
+func reported(t testing.TB, d *daemontest.Daemon, id string) (string, error) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.URL+"/report", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Header.Set("E2b-Sandbox-Id", id)
-	r.Header.Set("E2b-Sandbox-Port", port)
-	return r
+	r.Header.Set("E2b-Sandbox-Port", "8000")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = errors.New(string(raw))
+	}
+	return string(raw), err
 }

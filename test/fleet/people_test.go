@@ -71,6 +71,12 @@ func (f *fleetOf) people(project string, own, foreign carrel.ID) {
 			}
 			return err
 		})
+		if code, text, err := do(i, "/console/session", nil); err != nil || code != http.StatusOK || !strings.Contains(text, `"person":"kim","form":"`) {
+			t.Errorf("front %d: the console's session: %d %s %v", i, code, text, err)
+		}
+		if code, text, err := do(i, "/console/", nil); err != nil || code != http.StatusOK || !strings.Contains(text, "/console/assets/") {
+			t.Errorf("front %d: the console: %d %s %v", i, code, text, err)
+		}
 		if code, text, err := do(i, "/carrel/v1/sandboxes/"+string(own), nil); err != nil || code != http.StatusOK {
 			t.Errorf("front %d: the own project's sandbox: %d %s %v", i, code, text, err)
 		}
