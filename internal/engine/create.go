@@ -252,10 +252,10 @@ func (c *creation) try(ctx context.Context, m *member) (carrel.Sandbox, error) {
 		return r.Create(ctx, c.opts)
 	})
 	switch {
-	case err != nil && !fresh && refusedConnection(err):
+	case err != nil && !fresh && notSent(err):
 		// An earlier request with the key may have made the sandbox, before the node went away.
 		return carrel.Sandbox{}, unavailable(opCreate, "", m.name, errEarlier)
-	case err != nil && ctx.Err() == nil && !refusedConnection(err) && (unanswered(err) || cutOff(err)):
+	case err != nil && ctx.Err() == nil && !notSent(err) && (unanswered(err) || cutOff(err)):
 		return carrel.Sandbox{}, c.lost(err)
 	case err != nil:
 		return carrel.Sandbox{}, err
@@ -300,7 +300,7 @@ func (c *creation) nothingHappened(err error) bool {
 	case noSuchTemplate(err):
 		c.lacking = true
 		return true
-	case noRoom(err), refusedConnection(err), errors.Is(err, errOtherFleet),
+	case noRoom(err), notSent(err), errors.Is(err, errOtherFleet),
 		carrel.KindOf(err) == carrel.Unauthenticated:
 		c.lacking = false
 		return true

@@ -169,6 +169,33 @@ func (e *Engine) member(name string) *member {
 	return all[i]
 }
 
+// meet returns the member with a name that is on the list of nodes, or nil if it does not become a
+// member soon: the list may be newer than what the engine has made of it.
+func (e *Engine) meet(ctx context.Context, name string) *member {
+	ctx, cancel := context.WithTimeout(ctx, e.opts.AskWithin)
+	defer cancel()
+	for {
+		_, changed := e.watch()
+		if m := e.member(name); m != nil {
+			return m
+		}
+		if !e.listed(name) {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// listed reports whether the list of nodes has a name.
+func (e *Engine) listed(name string) bool {
+	list, _ := e.opts.Nodes.Nodes()
+	return slices.ContainsFunc(list, func(n Node) bool { return n.Name == name })
+}
+
 // Close implements carrel.Service. Nodes and sandboxes live on.
 func (e *Engine) Close() error {
 	e.cancel()
@@ -213,6 +240,16 @@ func (e *Engine) Status() []Status {
 	return out
 }
 
+// Away returns why a node is away; nil if it is there, or no member.
+func (e *Engine) Away(name string) error {
+	m := e.member(name)
+	if m == nil {
+		return nil
+	}
+	_, why := m.state()
+	return why
+}
+
 // projectOf is the project that a call is for; "" for an administrator, who sees all. A caller
 // without a project may do nothing here.
 func projectOf(ctx context.Context, op string) (string, error) {
@@ -231,7 +268,7 @@ func projectOf(ctx context.Context, op string) (string, error) {
 func call[T any](ctx context.Context, m *member, op string, id carrel.ID, within time.Duration,
 	fn func(ctx context.Context, r Remote) (T, error)) (out T, err error) {
 	alive, why := m.state()
-	if why != nil {
+	if why != nil && why != errNotAsked { // a new node may be there: the call itself finds out
 		return out, unavailable(op, id, m.name, why)
 	}
 	project, err := projectOf(ctx, op)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"syscall"
 
@@ -66,6 +67,12 @@ func unanswered(err error) bool {
 
 // refusedConnection reports whether a connection was refused. Nothing was sent then.
 func refusedConnection(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+
+// notSent reports whether there was no connection to send a call on.
+func notSent(err error) bool {
+	var op *net.OpError
+	return refusedConnection(err) || errors.As(err, &op) && op.Op == "dial"
+}
 
 // noSuchTemplate reports whether a node refused a creation because it lacks the template.
 func noSuchTemplate(err error) bool {

@@ -79,7 +79,7 @@ func (e *Engine) locate(ctx context.Context, op string, id carrel.ID) (*member, 
 			return nil, err
 		}
 		if known {
-			if m := e.member(name); m != nil {
+			if m := e.meet(ctx, name); m != nil {
 				return m, nil
 			}
 			return nil, unavailable(op, id, name, errLeft)
