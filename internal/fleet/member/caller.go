@@ -116,25 +116,86 @@ func call[T any](ctx context.Context, c *caller, op, path string, id carrel.ID, 
 	if err != nil {
 		return out, &carrel.Error{Op: op, Kind: carrel.Internal, ID: id, Err: err}
 	}
+	err = c.each(func(u *url.URL) error { return c.post(ctx, op, path, id, u, raw, &out) })
+	return out, err
+}
+
+// post sends a message to one front, and reads its answer.
+func (c *caller) post(ctx context.Context, op, path string, id carrel.ID, u *url.URL, raw []byte, out any) error {
 	c.mu.Lock()
 	client := c.http
 	c.mu.Unlock()
-	err = c.each(func(u *url.URL) error {
-		ctx, cancel := context.WithTimeout(ctx, callTime)
-		defer cancel()
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String()+path, bytes.NewReader(raw))
-		if err != nil {
-			return err
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String()+path, bytes.NewReader(raw))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := client.Do(r)
+	if err != nil {
+		return unreached(op, id, u, err)
+	}
+	defer resp.Body.Close()
+	return readAnswer(op, id, u, resp, out)
+}
+
+const (
+	raceAfter = 700 * time.Millisecond // without an answer, the next try starts
+	raceTries = 4
+)
+
+// raced is call for a message that may arrive twice. It does not wait for a front that is slow to
+// answer, or for a connection that has lost something: it also asks the next front, or the same one
+// by another connection. The first answer counts.
+func raced[T any](ctx context.Context, c *caller, op, path string, id carrel.ID, message any) (T, error) {
+	var none T
+	raw, err := json.Marshal(message)
+	if err != nil {
+		return none, &carrel.Error{Op: op, Kind: carrel.Internal, ID: id, Err: err}
+	}
+	type answer struct {
+		out T
+		at  int
+		err error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.mu.Lock()
+	first := c.last
+	c.mu.Unlock()
+	answers := make(chan answer, raceTries) // room for those that nobody waits for
+	begin := func(try int) {
+		a := answer{at: (first + try) % len(c.urls)}
+		a.err = c.post(ctx, op, path, id, c.urls[a.at], raw, &a.out)
+		answers <- a
+	}
+	started, open := 1, 1
+	go begin(0)
+	next := time.NewTicker(raceAfter)
+	defer next.Stop()
+	var errs []error
+	for open > 0 {
+		more := false
+		select {
+		case a := <-answers:
+			if open--; a.err == nil || answered(a.err) {
+				c.mu.Lock()
+				c.last = a.at
+				c.mu.Unlock()
+				return a.out, a.err
+			}
+			errs = append(errs, a.err)
+			more = started < len(c.urls) // another front may be there
+		case <-next.C:
+			more = started < raceTries
 		}
-		r.Header.Set("Content-Type", "application/json")
-		resp, err := client.Do(r)
-		if err != nil {
-			return unreached(op, id, u, err)
+		if more {
+			go begin(started)
+			started, open = started+1, open+1
 		}
-		defer resp.Body.Close()
-		return readAnswer(op, id, u, resp, &out)
-	})
-	return out, err
+	}
+	return none, errors.Join(errs...)
 }
 
 func unreached(op string, id carrel.ID, u *url.URL, err error) error {

@@ -376,7 +376,7 @@ func (m *Member) renew(ctx context.Context, token int64, followed <-chan error) 
 			m.log.Warn("renew the node's certificate", "err", err)
 		}
 		sent := clock()
-		a, err := call[fleet.MemberAnswer](ctx, m.caller, "renew membership", fleet.PathRenew, "", fleet.MemberRequest{Token: token})
+		a, err := raced[fleet.MemberAnswer](ctx, m.caller, "renew membership", fleet.PathRenew, "", fleet.MemberRequest{Token: token})
 		switch {
 		case err == nil:
 			m.renewed(a, sent)
