@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/carrel-dev/carrel"
@@ -80,6 +82,15 @@ func (f fleetNodes) RemoveNode(ctx context.Context, name string, force bool) err
 // atOnce is how many sandboxes of a node move at once.
 const atOnce = 8
 
+const (
+	// drainTries bounds how often a drain tries to move one sandbox when something does not answer.
+	drainTries = 3
+	// rivalTries bounds how often it tries when somebody else pauses or moves the sandbox, and
+	// rivalEvery is the time between two tries.
+	rivalTries = 40
+	rivalEvery = 500 * time.Millisecond
+)
+
 // DrainNode implements carrel.Nodes. It goes round until nothing is left: a creation may have been on
 // its way when the node began to drain.
 func (f fleetNodes) DrainNode(ctx context.Context, name string) (carrel.Drained, error) {
@@ -90,74 +101,113 @@ func (f fleetNodes) DrainNode(ctx context.Context, name string) (carrel.Drained,
 	if err := f.nodes.read(ctx); err != nil {
 		return carrel.Drained{}, err
 	}
-	var out carrel.Drained
-	failed := map[carrel.ID]bool{}
+	d := draining{failed: map[carrel.ID]bool{}, tries: map[carrel.ID]int{}, open: map[carrel.ID]carrel.Unmoved{}}
 	for {
 		homes, err := f.homes.registry.Homes(ctx, name)
 		if err != nil {
-			return out, err
+			return d.out, err
 		}
-		homes = slices.DeleteFunc(homes, func(h fleet.Home) bool { return failed[h.Sandbox] || h.State == fleet.Ended })
+		homes = slices.DeleteFunc(homes, func(h fleet.Home) bool { return d.failed[h.Sandbox] || h.State == fleet.Ended })
 		if len(homes) == 0 {
 			break
 		}
-		var mu sync.Mutex
 		var wg sync.WaitGroup
 		turns := make(chan struct{}, atOnce)
 		for _, h := range homes {
 			turns <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-turns }()
-				err := f.away(ctx, h, name)
-				mu.Lock()
-				defer mu.Unlock()
-				switch {
-				case err == nil:
-					out.Moved = append(out.Moved, h.Sandbox)
-				case carrel.KindOf(err) == carrel.NotFound: // it ended meanwhile
-					failed[h.Sandbox] = true
-				default:
-					failed[h.Sandbox] = true
-					out.Failed = append(out.Failed, carrel.Unmoved{ID: h.Sandbox, Error: err.Error(), Hint: carrel.HintOf(err)})
-				}
+				moved, err := f.away(ctx, h, name)
+				d.note(h.Sandbox, moved, err)
 			})
 		}
 		wg.Wait()
+		if d.again {
+			d.again = false
+			select {
+			case <-time.After(rivalEvery):
+			case <-ctx.Done():
+			}
+		}
 		if ctx.Err() != nil {
-			return out, &carrel.Error{Op: op, Kind: carrel.TimedOut, Err: context.Cause(ctx)}
+			return d.out, &carrel.Error{Op: op, Kind: carrel.TimedOut, Err: context.Cause(ctx)}
 		}
 	}
-	slices.Sort(out.Moved)
-	slices.SortFunc(out.Failed, func(a, b carrel.Unmoved) int { return strings.Compare(string(a.ID), string(b.ID)) })
-	return out, nil
+	d.out.Failed = slices.AppendSeq(d.out.Failed, maps.Values(d.open))
+	slices.Sort(d.out.Moved)
+	slices.SortFunc(d.out.Failed, func(a, b carrel.Unmoved) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	return d.out, nil
 }
 
 // keepTime is how long a sandbox that moves keeps its part of the quotas.
 const keepTime = moveTries * moveTime
 
-// away moves one sandbox away from a node. Calls about it wait until it is there.
-func (f fleetNodes) away(ctx context.Context, h fleet.Home, from string) error {
-	ran := false
-	_, err := f.homes.move(ctx, h.Sandbox, func(ctx context.Context) (fleet.Home, error) {
+// draining is what a drain knows of its sandboxes.
+type draining struct {
+	mu     sync.Mutex
+	out    carrel.Drained
+	failed map[carrel.ID]bool           // for good
+	tries  map[carrel.ID]int            // that failed for the moment
+	open   map[carrel.ID]carrel.Unmoved // the last error of those that may not run now, wherever they are
+	again  bool                         // some are tried again
+}
+
+// note notes how one try ended.
+func (d *draining) note(id carrel.ID, moved bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.open, id)
+	most := 0
+	switch carrel.KindOf(err) {
+	case carrel.Unavailable: // something does not answer
+		most = drainTries
+	case carrel.Conflict: // somebody else pauses or moves it
+		most = rivalTries
+	}
+	d.tries[id]++
+	switch {
+	case err == nil && moved:
+		d.out.Moved = append(d.out.Moved, id)
+	case err == nil, carrel.KindOf(err) == carrel.NotFound: // another drain moved it, or it ended meanwhile
+		d.failed[id] = true
+	case d.tries[id] < most:
+		d.again = true
+		if carrel.KindOf(err) == carrel.Unavailable {
+			d.open[id] = unmoved(id, err)
+		}
+	default:
+		d.failed[id] = true
+		d.out.Failed = append(d.out.Failed, unmoved(id, err))
+	}
+}
+
+func unmoved(id carrel.ID, err error) carrel.Unmoved {
+	return carrel.Unmoved{ID: id, Error: err.Error(), Hint: carrel.HintOf(err)}
+}
+
+// away moves one sandbox away from a node, and reports whether it did so. Calls about it wait until it
+// is there.
+func (f fleetNodes) away(ctx context.Context, h fleet.Home, from string) (moved bool, err error) {
+	var did atomic.Bool
+	_, err = f.homes.move(ctx, h.Sandbox, func(ctx context.Context) (fleet.Home, error) {
 		home, err := f.homes.registry.Home(ctx, h.Sandbox)
 		if err != nil || home.Node != from {
 			return home, err
 		}
-		if ran = home.State == fleet.Running; ran { // nobody else gets its part of a quota meanwhile
+		ran := home.State == fleet.Running
+		if ran { // nobody else gets its part of a quota meanwhile
 			if err := f.homes.registry.Keep(ctx, home.Sandbox, keepTime); err != nil {
 				return home, err
 			}
 		}
-		if home, err = f.still(ctx, home); err != nil {
-			return home, err
+		next := home
+		if home, err = f.still(ctx, home); err == nil {
+			next, err = f.homes.takeOver(ctx, home, from)
 		}
-		next, err := f.homes.takeOver(ctx, home, from)
 		if err != nil {
-			if ran && home.Node == from {
-				err = errors.Join(err, f.goOn(ctx, home))
-			}
-			return home, err
+			return f.notAway(ctx, home, from, ran && home.State == fleet.Paused, err)
 		}
+		did.Store(true)
 		if ran {
 			err = f.goOn(ctx, next)
 		}
@@ -169,7 +219,23 @@ func (f fleetNodes) away(ctx context.Context, h fleet.Home, from string) error {
 		}
 		return next, err
 	})
-	return err
+	return did.Load(), err
+}
+
+// notAway ends a move that failed. paused says that the move paused the sandbox: it goes on where it
+// is, which is on another node if another drain was faster.
+func (f fleetNodes) notAway(ctx context.Context, home fleet.Home, from string, paused bool, err error) (fleet.Home, error) {
+	now, homeErr := f.homes.registry.Home(ctx, home.Sandbox)
+	if homeErr != nil {
+		return home, errors.Join(err, homeErr)
+	}
+	if now.Node != from && carrel.KindOf(err) == carrel.Conflict {
+		err = nil
+	}
+	if paused {
+		err = errors.Join(err, f.goOn(ctx, now))
+	}
+	return now, err
 }
 
 // still pauses a sandbox at its home, and publishes it.
@@ -186,6 +252,7 @@ func (f fleetNodes) still(ctx context.Context, home fleet.Home) (fleet.Home, err
 		if _, err := c.Pause(ctx, home.Sandbox, carrel.PauseOptions{}); err != nil {
 			return home, err
 		}
+		home.State = fleet.Paused
 	}
 	passport, err := f.passportOf(ctx, home)
 	if err != nil {
@@ -199,8 +266,47 @@ func (f fleetNodes) still(ctx context.Context, home fleet.Home) (fleet.Home, err
 	return home, nil
 }
 
-// goOn resumes a sandbox at its home.
+// A sandbox that moved goes on within goOnTime. It is tried every goOnEvery.
+const (
+	goOnTime  = 20 * time.Second
+	goOnEvery = 500 * time.Millisecond
+)
+
+// goOn resumes a sandbox at its new home. If that can't run it now, it tries again, and elsewhere when
+// that node's lease has expired.
 func (f fleetNodes) goOn(ctx context.Context, home fleet.Home) error {
+	ctx, cancel := context.WithTimeout(ctx, goOnTime)
+	defer cancel()
+	tick := time.NewTicker(goOnEvery)
+	defer tick.Stop()
+	for {
+		err := error(&carrel.Error{Op: "move sandbox", Kind: carrel.Unavailable, ID: home.Sandbox, Err: errors.New("it moves to node " + home.Node)})
+		if home.State != fleet.Moving {
+			err = f.resume(ctx, home)
+		}
+		if kind := carrel.KindOf(err); err == nil || kind != carrel.Unavailable && kind != carrel.NotFound {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+		now, homeErr := f.homes.registry.Home(ctx, home.Sandbox)
+		if homeErr == nil && now.State == fleet.Ended {
+			return err
+		}
+		if homeErr == nil && now.Left <= 0 && now.Passport != nil {
+			now, homeErr = f.homes.takeOver(ctx, now, now.Node)
+		}
+		if homeErr == nil {
+			home = now
+		}
+	}
+}
+
+// resume resumes a sandbox at its home.
+func (f fleetNodes) resume(ctx context.Context, home fleet.Home) error {
 	c, err := f.nodes.client(home.Node, "")
 	if err != nil {
 		return err

@@ -103,6 +103,9 @@ func (h *homes) find(ctx context.Context, id carrel.ID) (fleet.Home, error) {
 	case home.State == fleet.Moving, home.Left <= 0:
 		return h.rescue(ctx, home)
 	}
+	if err := h.nodes.meet(ctx, home.Node); err != nil {
+		return fleet.Home{}, err
+	}
 	h.note(home)
 	return home, nil
 }

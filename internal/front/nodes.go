@@ -31,6 +31,8 @@ type nodes struct {
 	engine   *engine.Engine    // set before anything is served
 	lost     func(node string) // is called for a node whose lease has expired; set as engine
 
+	meeting sync.Mutex // held while the list is read for an unknown node
+
 	mu      sync.Mutex
 	byName  map[string]fleet.Node
 	list    []engine.Node
@@ -129,6 +131,20 @@ func (n *nodes) node(name string) (fleet.Node, bool) {
 	return f, ok
 }
 
+// meet reads the list if a node is not on it. A node may have joined at another front just now, and
+// have got a sandbox there.
+func (n *nodes) meet(ctx context.Context, name string) error {
+	if _, ok := n.node(name); ok {
+		return nil
+	}
+	n.meeting.Lock()
+	defer n.meeting.Unlock()
+	if _, ok := n.node(name); ok { // another call has read it meanwhile
+		return nil
+	}
+	return n.read(ctx)
+}
+
 // status is what the engine knows of the nodes.
 func (n *nodes) status() []engine.Status { return n.engine.Status() }
 
@@ -146,7 +162,7 @@ func (n *nodes) dial(e engine.Node, project string) (engine.Remote, error) {
 }
 
 func (n *nodes) open(name, url, key, project string) (*client.Client, error) {
-	opts := []client.Option{client.WithTLSConfig(n.tls(name))}
+	opts := []client.Option{client.WithTLSConfig(n.tls(name)), client.WithDialer(dialNode)}
 	if project != "" {
 		opts = append(opts, client.WithProject(project))
 	}

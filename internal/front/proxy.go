@@ -206,7 +206,11 @@ func (p *proxy) send(r *http.Request, to *target, node fleet.Node) (*http.Respon
 	if out.ContentLength == 0 && to.body.can {
 		out.Body = nil
 	}
-	resp, err := p.pool(node).of(r).RoundTrip(out)
+	pool := p.pool(node)
+	if p.nodes.engine.Away(node.Name) != nil {
+		pool.closeIdle() // perhaps nobody hears what is sent on them; a new one shows it in time
+	}
+	resp, err := pool.of(r).RoundTrip(out)
 	if err != nil {
 		done()
 		return nil, err
@@ -291,14 +295,15 @@ func (p *proxy) pool(n fleet.Node) *pool {
 	if have := p.pools[at]; have != nil {
 		return have
 	}
-	dial := (&net.Dialer{Timeout: 2 * time.Second, KeepAlive: 15 * time.Second}).DialContext
 	fresh := &pool{
-		plain: &http.Transport{DialContext: dial, TLSClientConfig: p.nodes.tls(n.Name), TLSHandshakeTimeout: 5 * time.Second,
+		plain: &http.Transport{DialContext: dialNode, TLSClientConfig: p.nodes.tls(n.Name), TLSHandshakeTimeout: 5 * time.Second,
 			DisableCompression: true, MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute, WriteBufferSize: bufferSize,
 			ReadBufferSize: 32 << 10, MaxResponseHeaderBytes: 1 << 20,
 			TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}},
-		grpc: &http.Transport{DialContext: dial, TLSClientConfig: h2(p.nodes.tls(n.Name)), TLSHandshakeTimeout: 5 * time.Second,
-			DisableCompression: true, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute},
+		grpc: &http.Transport{DialContext: dialNode, TLSClientConfig: h2(p.nodes.tls(n.Name)), TLSHandshakeTimeout: 5 * time.Second,
+			DisableCompression: true, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute,
+			// A connection that brings nothing is asked, and given up without an answer.
+			HTTP2: &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second}},
 	}
 	p.pools[at] = fresh
 	return fresh
@@ -317,13 +322,18 @@ func (p *pool) of(r *http.Request) *http.Transport {
 	return p.plain
 }
 
+// closeIdle drops the idle connections to the node.
+func (p *pool) closeIdle() {
+	p.plain.CloseIdleConnections()
+	p.grpc.CloseIdleConnections()
+}
+
 // close drops idle connections.
 func (p *proxy) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, pool := range p.pools {
-		pool.plain.CloseIdleConnections()
-		pool.grpc.CloseIdleConnections()
+		pool.closeIdle()
 	}
 }
 
