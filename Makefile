@@ -16,6 +16,7 @@
 #   make test-k8s  pods of a real Kubernetes cluster, made here of Go modules: the Helm chart, and agent-sandbox's claims
 #   make k8s-short  the same, the quick half of it
 #   make fleet    fronts and nodes as real processes, with nodes that die, stop and are cut off
+#   make hosts    a fleet of eight machines with a network of their own, which is cut, loses packets and has wrong clocks
 #   make postgres  the store of records on a real PostgreSQL, with the server killed, full, slow and away
 #   make console-bundle  build the web page for people again, which is checked in
 #   make bench     the side-by-side measurements (BENCH="create exec --quick" for some)
@@ -60,7 +61,7 @@ REAL        := ./test/box ./internal/driver/gvisor ./test/build ./test/net ./tes
 	. ./test/engine ./test/upgrade ./test/rootless ./internal/daemon ./test/embedded ./test/chaos ./test/builtin ./test/registry ./local ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./test/metrics ./internal/linux/cell ./internal/tools ./internal/tools/licenses
 PLAIN        = $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|shell/test|shell/internal)(/|$$)' | grep -vE 'carrel-dev/carrel(/bench.*)?$$' | grep -vE '/(internal/box$$|shell/codemode|shell/tools/(script|sqlite|git|data))')
 
-.PHONY: fleet fleet-short test-k8s k8s-short microvm microvm-short metrics postgres frameworks test-matrix chaos kernels play console console-bundle dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim need-k8s need-microvm
+.PHONY: fleet fleet-short hosts test-k8s k8s-short microvm microvm-short metrics postgres frameworks test-matrix chaos kernels play console console-bundle dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim need-k8s need-microvm
 
 build: bin/carrel bin/carrel-guest bin/carrel-sudo bin/carrel-box bin/carrel-sentry bin/carrel-init
 
@@ -189,7 +190,14 @@ fleet: build bin/s3server bin/postgres/bin need-sdk
 	CARREL_POSTGRES=$(CURDIR)/bin/postgres CARREL_REQUIRE=$(CARREL_REQUIRE),postgres $(GOTEST) -v -timeout 20m $(if $(RUN),-run '$(RUN)') ./test/fleet
 
 fleet-short: build bin/s3server bin/postgres/bin need-sdk
-	CARREL_POSTGRES=$(CURDIR)/bin/postgres CARREL_REQUIRE=$(CARREL_REQUIRE),postgres $(GOTEST) -short -timeout 10m ./test/fleet
+	CARREL_POSTGRES=$(CURDIR)/bin/postgres CARREL_REQUIRE=$(CARREL_REQUIRE),postgres $(GOTEST) -p 1 -short -timeout 10m ./test/fleet ./test/hosts
+
+# The same fleet on eight machines: each daemon has a network namespace of its own.
+hosts: build bin/s3server bin/postgres/bin bin/carrel-skewed
+	CARREL_POSTGRES=$(CURDIR)/bin/postgres CARREL_REQUIRE=$(CARREL_REQUIRE),postgres,skewed $(GOTEST) -v -timeout 30m $(if $(RUN),-run '$(RUN)') ./test/hosts
+
+bin/carrel-skewed: bin/carrel internal/tools/skewed.sh
+	GO=$(GO) internal/tools/skewed.sh $@
 
 bin/postgres/bin:
 	internal/tools/postgres.sh bin/postgres
@@ -342,7 +350,7 @@ test-matrix: need-sdk build
 	CARREL_MATRIX=1 $(GOTEST) -v -timeout 60m ./test/matrix
 
 test-all:
-	+@internal/tools/parts.sh $(PARTS) cross-build packages postgres fleet microvm test-k8s everything bare
+	+@internal/tools/parts.sh $(PARTS) cross-build packages postgres fleet hosts microvm test-k8s everything bare
 
 everything: build need-sim
 	$(GOTEST) -timeout 60m ./...

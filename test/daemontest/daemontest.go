@@ -34,8 +34,32 @@ type Daemon struct {
 	args []string
 	env  []string                    // for its processes; nil: the test's own
 	sys  func() *syscall.SysProcAttr // its processes' user; nil: the test's own user
+	at   *Place
 	cmd  *exec.Cmd
 	log  *lockedBuffer
+}
+
+// Place is where a daemon runs, if not on this machine's own network.
+type Place struct {
+	Listen string                // address for clients
+	Start  func(*exec.Cmd) error // starts the daemon there
+	Bin    string                // the binary, if not bin/carrel
+}
+
+// StartAt is [StartSim] at another place. With an archive, it is [StartOn].
+func StartAt(t testing.TB, at Place, archive string, extra ...string) *Daemon {
+	t.Helper()
+	bin, err := filepath.Abs(cmp.Or(at.Bin, "../../bin/carrel"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Daemon{t: t, Bin: bin, Dir: t.TempDir(), at: &at}
+	if archive == "" {
+		d.prepare(append(extra, "--default-tier", "sim", "--default-template", "sim"))
+	} else {
+		d.prepareWith(archive, extra)
+	}
+	return d
 }
 
 // Port stands for the daemon's port in the extra arguments of Start.
@@ -163,11 +187,17 @@ func StartOn(t testing.TB, dir, archive string, extra ...string) *Daemon {
 		t.Fatal(err)
 	}
 	d := &Daemon{t: t, Bin: bin, Dir: dir}
-	d.prepare(append(extra, "--default-template", "mini", "--cache-dir", t.TempDir()))
-	if out, err := d.CLI("template", "import", "mini", archive).CombinedOutput(); err != nil {
-		t.Fatalf("import: %v\n%s\n%s", err, out, d.log)
-	}
+	d.prepareWith(archive, extra)
 	return d
+}
+
+// prepareWith starts the daemon for the first time, with its default template from an archive.
+func (d *Daemon) prepareWith(archive string, extra []string) {
+	d.t.Helper()
+	d.prepare(append(extra, "--default-template", "mini", "--cache-dir", d.t.TempDir()))
+	if out, err := d.CLI("template", "import", "mini", archive).CombinedOutput(); err != nil {
+		d.t.Fatalf("import: %v\n%s\n%s", err, out, d.log)
+	}
 }
 
 // begin starts the daemon for the first time, and waits for its base template.
@@ -182,12 +212,18 @@ func (d *Daemon) begin(extra []string) {
 // prepare starts the daemon for the first time.
 func (d *Daemon) prepare(extra []string) {
 	d.t.Helper()
-	port := freePort(d.t)
-	for i, a := range extra {
-		extra[i] = strings.ReplaceAll(a, Port, port)
+	listen := ""
+	if d.at != nil {
+		listen = d.at.Listen
+	} else {
+		port := freePort(d.t)
+		for i, a := range extra {
+			extra[i] = strings.ReplaceAll(a, Port, port)
+		}
+		listen = "127.0.0.1:" + port
 	}
 	d.Domain, d.log = argAfter(extra, "--domain"), &lockedBuffer{}
-	d.args = append([]string{"--data-dir", d.Dir, "serve", "--listen", "127.0.0.1:" + port}, warmless(extra)...)
+	d.args = append([]string{"--data-dir", d.Dir, "serve", "--listen", listen}, warmless(extra)...)
 	d.launch()
 	d.t.Cleanup(d.stop)
 }
@@ -284,7 +320,11 @@ func (d *Daemon) launch() {
 	// Tests want this machine's tools, even if its user has had base made.
 	d.cmd.Env = slices.Concat([]string{"CARREL_BASE=host"}, d.cmd.Environ())
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
-	if err := d.cmd.Start(); err != nil {
+	start := (*exec.Cmd).Start
+	if d.at != nil {
+		start = func(cmd *exec.Cmd) error { return d.at.Start(cmd) }
+	}
+	if err := start(d.cmd); err != nil {
 		d.t.Fatal(err)
 	}
 	testenv.EventuallyNil(d.t, "the daemon starts", func() error {
