@@ -23,9 +23,12 @@ type fleet struct {
 	dir   string
 	procs []*exec.Cmd
 	front carrel.Service
-	url   string
-	nodes []carrel.Service
-	urls  []string
+	state string // the database's address
+
+	frontPID int
+	url      string
+	nodes    []carrel.Service
+	urls     []string
 }
 
 // stop ends all processes, the last first.
@@ -93,6 +96,7 @@ func start(ctx context.Context, bin string, nodes int) (_ *fleet, err error) {
 	if err := f.launch(cmd); err != nil {
 		return f, err
 	}
+	f.state, f.frontPID = state, cmd.Process.Pid
 	f.url = "http://" + listen
 	if f.front, err = connect(ctx, f.url, key); err != nil {
 		return f, err

@@ -117,6 +117,10 @@ func (f *fleet) exec(ctx context.Context, n int) error {
 		}
 		return time.Since(began), err
 	}
+	before, err := f.count(ctx)
+	if err != nil {
+		return err
+	}
 	var front, node []time.Duration
 	for range 5 * n {
 		a, err := ask(f.url)
@@ -130,11 +134,20 @@ func (f *fleet) exec(ctx context.Context, n int) error {
 		front, node = append(front, a), append(node, b)
 	}
 	report("request", front, node)
+	after, err := f.count(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("costs    for each request: %.3f ms of the front's processor\n", 1000*after.less(before).cpu/float64(len(front)))
 	return nil
 }
 
 // burst creates many sandboxes, 16 at a time.
 func (f *fleet) burst(ctx context.Context, many int) error {
+	before, err := f.count(ctx)
+	if err != nil {
+		return err
+	}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var failed []error
@@ -153,6 +166,14 @@ func (f *fleet) burst(ctx context.Context, many int) error {
 	}
 	wg.Wait()
 	took := time.Since(began)
+	select { // the database tells its counts a second late
+	case <-time.After(2 * time.Second):
+	case <-ctx.Done():
+	}
+	after, err := f.count(ctx)
+	if err != nil {
+		return err
+	}
 	list, err := f.front.(*client.Client).Nodes().Nodes(ctx)
 	if err != nil {
 		return err
@@ -163,6 +184,9 @@ func (f *fleet) burst(ctx context.Context, many int) error {
 	}
 	fmt.Printf("burst    %d created in %.1f s: %.0f/s, %d failed; by node %s\n", many-len(failed), took.Seconds(),
 		float64(many-len(failed))/took.Seconds(), len(failed), strings.Join(each, " "))
+	did := after.less(before)
+	fmt.Printf("costs    for each creation: %.2f rows written, %.0f bytes of the database's log, %.2f ms of the front's processor\n",
+		float64(did.rows)/float64(many), float64(did.wal)/float64(many), 1000*did.cpu/float64(many))
 	return errors.Join(failed...)
 }
 

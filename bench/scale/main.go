@@ -162,19 +162,61 @@ func simulate(ctx context.Context, o options, c scaling.Costs) error {
 			return err
 		}
 	}
+	if err := million(ctx, o, c, do); err != nil {
+		return err
+	}
 	fmt.Fprintf(os.Stderr, "scale: %d events in %v\n", events, time.Since(began).Round(time.Second))
 	return nil
 }
 
+// million prints the tables of a million sandboxes on a thousand nodes: 15,000 creations a minute, and the
+// death of one node in twenty.
+func million(ctx context.Context, o options, c scaling.Costs, do func(string, scaling.Config) error) error {
+	base := scaling.Config{
+		Seed: o.seed, Nodes: o.nodes, Node: fleetNode, Costs: c, Policy: scaling.Locality,
+		Load: scaling.Load{Rate: float64(o.nodes) / 4, Burst: 50, BurstShare: 0.3, Templates: 500, Skew: 1,
+			Active: 4000, WorkMB: 20, WorkCPU: 0.002},
+		Seconds: 16_120, Warmup: 16_000, Placers: 4, Stale: 1, Warm: 16, Cache: 20, TemplateMB: 500, MaxWait: 20,
+	}
+	fmt.Printf("\n## A million: %d nodes, %.0f creations a minute, %.0f sandboxes\n\n", base.Nodes, 60*base.Load.Rate, base.Load.Rate*base.Load.Active)
+	header("one node in twenty dies")
+	for _, dies := range []bool{false, true} {
+		cfg, name := base, "no"
+		if dies {
+			name = "yes"
+			cfg.Failure = scaling.Failure{At: cfg.Warmup + 1, Part: 0.05, Silence: 4, Lease: 15, Dial: 2, Back: 1e9}
+		}
+		if err := do(name, cfg); err != nil {
+			return err
+		}
+	}
+	half := base // half a day's work: most are paused, and come back
+	half.Load.Active, half.Load.Pauses, half.Load.Away = 400, 0.9, 3600
+	half.Seconds, half.Warmup = 12_120, 12_000
+	fmt.Printf("\n## … of which nine in ten are paused when they have worked, and come back after an hour\n\n")
+	header("one node in twenty dies")
+	for _, dies := range []bool{false, true} {
+		cfg, name := half, "no"
+		if dies {
+			name = "yes"
+			cfg.Failure = scaling.Failure{At: cfg.Warmup + 1, Part: 0.05, Silence: 4, Lease: 15, Dial: 2, Back: 1e9}
+		}
+		if err := do(name, cfg); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
 func header(first string) {
-	fmt.Printf("| %s | started | refused | p50 | p95 | p99 | ready | resumed p50 | p95 | templates fetched | snapshots moved | GB moved | memory | most | uneven | kept ready |\n", first)
-	fmt.Println("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+	fmt.Printf("| %s | started | refused | p50 | p95 | p99 | ready | resumed p50 | p95 | templates fetched | snapshots moved | GB moved | memory | most | uneven | kept ready | running | lost | misplaced |\n", first)
+	fmt.Println("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
 }
 
 func printResult(name string, r scaling.Result) {
-	fmt.Printf("| %s | %d | %.1f %% | %s | %s | %s | %.0f %% | %s | %s | %d | %d | %.0f | %.0f %% | %.0f %% | %.2f | %.0f MB |\n", name, r.Started,
+	fmt.Printf("| %s | %d | %.1f %% | %s | %s | %s | %.0f %% | %s | %s | %d | %d | %.0f | %.0f %% | %.0f %% | %.2f | %.0f MB | %.0f | %d | %d |\n", name, r.Started,
 		100*float64(r.Refused)/float64(max(1, r.Started+r.Resumed+r.Refused)), ms(r.P50), ms(r.P95), ms(r.P99), 100*r.WarmHits, ms(r.ResumeP50), ms(r.ResumeP95),
-		r.Fetches, r.Moves, r.MovedGB, 100*r.Memory, 100*r.MemoryMost, r.Uneven, r.WarmMB)
+		r.Fetches, r.Moves, r.MovedGB, 100*r.Memory, 100*r.MemoryMost, r.Uneven, r.WarmMB, r.Running, r.Lost, r.Misplaced)
 }
 
 func ms(s float64) string {

@@ -65,12 +65,11 @@ func (c Costs) Validate() error {
 }
 
 // Measured holds the results of the 2-processor machine of docs/SCALING.md, with gVisor sandboxes
-// of the base template. The machine was busy, so processor times are up to twice those of a quiet
-// one. The waits without a processor, and WarmCPU, can't be separated from others' work there, and
-// are estimates.
+// of the base template, the worse of two runs. The waits without a processor, and WarmCPU, can't be
+// separated from others' work there, and are estimates.
 var Measured = Costs{
-	ColdCPU: 0.200, WarmCPU: 0.020, RestoreCPU: 0.200, PauseCPU: 0.045,
+	ColdCPU: 0.079, WarmCPU: 0.020, RestoreCPU: 0.071, PauseCPU: 0.012,
 	ColdIdle: 0.012, WarmIdle: 0.002, RestoreIdle: 0.020,
-	IdleMB: 23, DaemonMB: 0.4, DaemonBaseMB: 55, IdleCPU: 0.00035,
-	DiskMB: 0.1, SnapshotMB: 20, Files: 4, Tasks: 18.5, Namespaces: 1,
+	IdleMB: 10, DaemonMB: 0.15, DaemonBaseMB: 55, IdleCPU: 0.00064,
+	DiskMB: 0.1, SnapshotMB: 20, Files: 5, Tasks: 16.1, Namespaces: 1,
 }

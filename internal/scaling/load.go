@@ -34,6 +34,8 @@ type session struct {
 	node     int
 	began    float64 // when it was requested, or needed again
 	home     int     // the node with its snapshot; −1 without one
+	life     int     // of the node, when it began there
+	number   int     // of its start
 }
 
 // source makes sessions.

@@ -25,10 +25,20 @@ var Policies = placement.Policies
 func (s *Sim) place(p *placement.Placer, x *session) int {
 	processors := float64(s.cfg.Node.Processors)
 	w := placement.Work{Memory: x.memory / s.cfg.Node.MemoryMB, Load: x.cpu / processors,
-		Queue: s.cfg.Costs.ColdCPU / processors, Home: x.home}
+		Queue: s.cfg.Costs.ColdCPU / processors, Home: x.home, Able: s.able}
 	if n := s.homes(x.template); n > 0 {
 		// A template lives on a group of nodes. The group grows with the demand for the template.
-		w.Near = func(rng *rand.Rand) int { return s.homeOf(x.template, rng.IntN(n)) }
+		w.Near = func(rng *rand.Rand) int { return s.living(x.template, rng.IntN(n), n) }
 	}
 	return p.Place(w)
+}
+
+// living returns the k-th of a template's n nodes, or the next of them that is not known to be dead.
+func (s *Sim) living(template, k, n int) int {
+	for tries := range n {
+		if i := s.homeOf(template, (k+tries)%n); !s.nodes[i].known {
+			return i
+		}
+	}
+	return s.homeOf(template, k)
 }

@@ -35,6 +35,21 @@ type Config struct {
 	TemplateMB float64
 	// MaxWait is the longest wait. A start that would begin later is refused.
 	MaxWait float64
+	Failure Failure
+}
+
+// Failure is the death of some nodes at one moment. Their running sessions are lost, and are begun anew
+// by their users. Their paused sessions are in the shared store, and resume elsewhere. The zero value
+// is no failure.
+type Failure struct {
+	At   float64 // seconds since the start
+	Part float64 // of the nodes
+	// Silence is how long fronts take for dead a node that has said nothing, and Lease is how long it may
+	// still run what it has. What was paused there resumes elsewhere afterwards. Dial is the time that is
+	// lost with a dead node that was not known to be dead. All are seconds.
+	Silence, Lease, Dial float64
+	// Back is when the nodes are there again, empty, in seconds after their death.
+	Back float64
 }
 
 // Result is the result of a run, without its warm-up.
@@ -52,6 +67,8 @@ type Result struct {
 	Uneven               float64 // standard deviation of the nodes' memory over the mean
 	Empty                float64 // part of the nodes without a sandbox, mean
 	Running              float64 // sandboxes on a node, mean
+	Lost                 int     // sessions that ran on nodes which died
+	Misplaced            int     // placements on nodes that were dead already
 	Events               int
 }
 
@@ -63,9 +80,11 @@ type Sim struct {
 	now     float64
 	events  queue
 	seq     int
+	number  int // of the last start
 	nodes   []*node
 	placers []*placement.Placer
 	group   []int // for each template, the number of its nodes
+	able    []int // the nodes that are not known to be dead; nil for all
 
 	out             Result
 	creates, wakes  []float64
@@ -85,6 +104,12 @@ type node struct {
 	sizer   *pool.Sizer
 	ready   map[int]int
 	making  int
+
+	dead  bool
+	known bool    // fronts know that it is dead
+	lease float64 // when others may take over its sessions
+	life  int     // is another after each death
+	here  map[*session]struct{}
 }
 
 // Run simulates.
@@ -106,7 +131,7 @@ func (s *Sim) prepare() {
 	c := s.cfg
 	for range c.Nodes {
 		n := &node{memory: c.Costs.DaemonBaseMB, free: make([]float64, c.Node.Processors), ready: map[int]int{},
-			sizer: pool.New(pool.Config{Cap: c.Warm})}
+			here: map[*session]struct{}{}, sizer: pool.New(pool.Config{Cap: c.Warm})}
 		s.nodes = append(s.nodes, n)
 	}
 	for i := range c.Placers {
@@ -123,6 +148,9 @@ func (s *Sim) prepare() {
 	s.at(0, s.tell)
 	s.at(1, s.tend)
 	s.at(c.Warmup, s.look)
+	if c.Failure.Part > 0 {
+		s.at(c.Failure.At, s.fail)
+	}
 }
 
 // homes is the number of nodes on which a template lives. homeOf is the k-th of them.
@@ -150,11 +178,10 @@ func (s *Sim) arrive() {
 
 // create begins a session.
 func (s *Sim) create(x *session) {
-	i := s.place(s.placers[s.rng.IntN(len(s.placers))], x)
 	if s.counts() {
 		s.asked++
 	}
-	n := s.enter(i, x)
+	n, late := s.find(x)
 	if n == nil {
 		return
 	}
@@ -175,6 +202,7 @@ func (s *Sim) create(x *session) {
 	} else {
 		took = s.fetch(n, x.template) + n.work(s, s.cfg.Costs.ColdCPU) + s.cfg.Costs.ColdIdle
 	}
+	took += late
 	if s.counts() {
 		s.out.Started++
 		s.creates = append(s.creates, took)
@@ -185,13 +213,25 @@ func (s *Sim) create(x *session) {
 // resume brings a paused session back.
 func (s *Sim) resume(x *session) {
 	x.began = s.now
-	i := s.place(s.placers[s.rng.IntN(len(s.placers))], x)
-	n := s.enter(i, x)
+	if home := s.nodes[x.home]; home.dead && s.now < home.lease { // its node may still have it
+		s.at(home.lease, func() { s.wake(x, home.lease-x.began) })
+		return
+	}
+	s.wake(x, 0)
+}
+
+// wake is resume for a session that has waited for its node's lease.
+func (s *Sim) wake(x *session, waited float64) {
+	from, life := x.home, x.life
+	if s.nodes[from].dead {
+		x.home = -1 // its snapshot is in the store
+	}
+	n, late := s.find(x)
 	if n == nil {
 		return
 	}
-	took := 0.0
-	if x.home != i {
+	took := waited + late
+	if from != x.node || n.life != life { // or its disk is another
 		took += s.cfg.Costs.SnapshotMB / s.cfg.Node.NetworkMBps
 		if s.counts() {
 			s.out.Moves++
@@ -205,6 +245,66 @@ func (s *Sim) resume(x *session) {
 		s.wakes = append(s.wakes, took)
 	}
 	s.live(x, took)
+}
+
+// find gives a session a node that lives. late is the time that was lost with dead ones. It returns nil if
+// the start is refused.
+func (s *Sim) find(x *session) (n *node, late float64) {
+	for {
+		i := s.place(s.placers[s.rng.IntN(len(s.placers))], x)
+		if i < 0 || !s.nodes[i].dead {
+			return s.enter(i, x), late
+		}
+		s.out.Misplaced++
+		late += s.cfg.Failure.Dial
+		s.know(i)
+	}
+}
+
+// know has the fronts know that a node is dead.
+func (s *Sim) know(i int) {
+	if !s.nodes[i].dead || s.nodes[i].known {
+		return
+	}
+	s.nodes[i].known = true
+	s.able = s.able[:0:0]
+	for i, n := range s.nodes {
+		if !n.known {
+			s.able = append(s.able, i)
+		}
+	}
+}
+
+// fail kills a part of the nodes.
+func (s *Sim) fail() {
+	f := s.cfg.Failure
+	for _, i := range s.rng.Perm(len(s.nodes))[:int(f.Part*float64(len(s.nodes)))] {
+		n := s.nodes[i]
+		n.dead, n.lease = true, s.now+f.Lease
+		n.life++
+		s.out.Lost += n.running
+		for _, x := range n.sessions() {
+			// Its user notices, and begins anew: not all at once.
+			s.at(s.now+f.Silence+s.src.exp(5), func() {
+				s.create(&session{template: x.template, memory: x.memory, cpu: x.cpu, began: s.now, home: -1, node: -1})
+			})
+		}
+		clear(n.here)
+		n.memory, n.load, n.running, n.making, n.cached = s.cfg.Costs.DaemonBaseMB, 0, 0, 0, nil
+		clear(n.ready)
+		clear(n.free)
+		s.at(s.now+f.Silence, func() { s.know(i) })
+		s.at(s.now+f.Back, func() {
+			n.dead, n.known = false, false
+			s.able = slices.DeleteFunc(append(s.able, i), func(k int) bool { return s.nodes[k].known })
+			slices.Sort(s.able)
+		})
+	}
+}
+
+// sessions are a node's running sessions, in the order in which they began.
+func (n *node) sessions() []*session {
+	return slices.SortedFunc(maps.Keys(n.here), func(a, b *session) int { return a.number - b.number })
 }
 
 // enter gives a session its node. It returns nil if the start is refused.
@@ -228,7 +328,9 @@ func (s *Sim) enter(i int, x *session) *node {
 	if n.memory+x.memory > s.cfg.Node.MemoryMB*0.95 || n.wait(s.now) > s.cfg.MaxWait {
 		return refuse()
 	}
-	x.node = i
+	s.number++
+	x.node, x.life, x.number = i, n.life, s.number
+	n.here[x] = struct{}{}
 	n.memory += x.memory
 	n.load += x.cpu
 	n.running++
@@ -239,6 +341,10 @@ func (s *Sim) enter(i int, x *session) *node {
 func (s *Sim) live(x *session, took float64) {
 	s.at(s.now+took+s.src.exp(s.cfg.Load.Active), func() {
 		n := s.nodes[x.node]
+		if n.life != x.life {
+			return // it was lost with its node
+		}
+		delete(n.here, x)
 		n.memory -= x.memory
 		n.load -= x.cpu
 		n.running--
@@ -312,6 +418,9 @@ func (s *Sim) tend() {
 }
 
 func (s *Sim) tendNode(n *node) {
+	if n.dead {
+		return
+	}
 	targets := n.sizer.Targets(s.clock(), nil)
 	for _, t := range slices.Sorted(maps.Keys(n.ready)) {
 		have := n.ready[t]
@@ -336,7 +445,11 @@ func (s *Sim) tendNode(n *node) {
 		n.making++
 		n.memory += s.cfg.Costs.IdleMB
 		took := n.work(s, s.cfg.Costs.ColdCPU) + s.cfg.Costs.ColdIdle
+		life := n.life
 		s.at(s.now+took, func() {
+			if n.life != life {
+				return
+			}
 			n.making--
 			n.ready[t]++
 			defer s.tendNode(n) // the next one

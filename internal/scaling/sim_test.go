@@ -104,3 +104,33 @@ func TestLimits(t *testing.T) {
 		t.Error("an empty run is one")
 	}
 }
+
+// TestFailure kills a tenth of the nodes. What ran there is lost and begun anew, nothing is placed on a
+// node that is known to be dead, and the others take what was paused there.
+func TestFailure(t *testing.T) {
+	for _, p := range []Policy{Random, LeastLoaded, TwoChoices, Locality} { // packing leaves most nodes empty
+		whole, broken := small(p), small(p)
+		broken.Failure = Failure{At: 60, Part: 0.1, Silence: 4, Lease: 15, Dial: 2, Back: 1e9}
+		a, b := run(t, whole), run(t, broken)
+		if a.Lost != 0 || a.Misplaced != 0 {
+			t.Errorf("%s: without a failure, %d are lost and %d misplaced", p, a.Lost, a.Misplaced)
+		}
+		if most := 2 * int(a.Running*5); b.Lost == 0 || b.Lost > most {
+			t.Errorf("%s: %d sessions were lost with 5 nodes, which had some %.0f each", p, b.Lost, a.Running)
+		}
+		if b.Misplaced == 0 || b.Misplaced > 5 {
+			t.Errorf("%s: %d placements on dead nodes, want one for each at most", p, b.Misplaced)
+		}
+		if b.Moves <= a.Moves && p == Locality {
+			t.Errorf("%s: %d snapshots moved, without the failure %d", p, b.Moves, a.Moves)
+		}
+		if b.Started < a.Started*9/10 {
+			t.Errorf("%s: %d sessions began, without the failure %d", p, b.Started, a.Started)
+		}
+	}
+	back := small(Locality)
+	back.Failure = Failure{At: 40, Part: 0.5, Silence: 4, Lease: 15, Dial: 2, Back: 20}
+	if r := run(t, back); r.Empty > 0.4 {
+		t.Errorf("half of the nodes were away for a quarter of the time, and %v of all were empty", r.Empty)
+	}
+}
