@@ -515,7 +515,7 @@ func TestKeys(t *testing.T) {
 	}
 	var sb carrel.Sandbox
 	testenv.EventuallyNil(t, "the key works at the other front", func() (err error) {
-		sb, err = other.Create(ctx, carrel.CreateOptions{Tier: carrel.Sim, Timeout: time.Minute})
+		sb, err = other.Create(ctx, carrel.CreateOptions{Tier: carrel.Sim, Timeout: time.Hour})
 		return err
 	})
 	if sb.Project != "p" {
