@@ -13,6 +13,6 @@
 //
 // # What is not
 //
-// Disks and networks have a speed and no queue. Nodes do not fail. A start takes its mean time,
+// Disks and networks have a speed and no queue. A node that fails is silent at once. A start takes its mean time,
 // divided by the free part of the processors. docs/SCALING.md compares the result with real runs.
 package scaling
