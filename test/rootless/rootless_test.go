@@ -351,7 +351,10 @@ func TestPatientReader(t *testing.T) {
 }
 
 // report is the output of carrel doctor --json.
-type report []struct {
+// report is what the doctor says, by driver.
+type report map[string]finding
+
+type finding struct {
 	Driver, Problem, Hint string
 	OK                    bool
 	Findings              []struct{ What, Why, Hint string }
@@ -360,11 +363,11 @@ type report []struct {
 func TestDoctor(t *testing.T) {
 	w := start(t)
 	row := doctor(t, w.CLI("doctor", "--json"))
-	if !row[0].OK || row[0].Driver != "gvisor" || row[1].Driver != "ns" || row[3].Driver != "base" || !row[3].OK || row[4].Driver != "run" || !row[4].OK {
+	if !row["gvisor"].OK || !row["base"].OK || !row["run"].OK {
 		t.Fatalf("%+v", row)
 	}
 	var all string
-	for _, f := range row[0].Findings {
+	for _, f := range row["gvisor"].Findings {
 		all += f.What + "\n" + f.Hint + "\n"
 	}
 	for _, want := range []string{"memory limits", "processor limits", "host tasks", "share one host uid", "Delegate=yes"} {
@@ -377,17 +380,17 @@ func TestDoctor(t *testing.T) {
 	// can set.
 	cmd := namespaces([]string{"PATH=" + os.Getenv("PATH")}, "echo 0 > /proc/sys/user/max_user_namespaces && exec "+w.Bin+" --data-dir "+w.Dir+" doctor --json")
 	row = doctor(t, cmd)
-	if row[0].OK || !strings.Contains(row[0].Problem, "max_user_namespaces is 0") || !strings.Contains(row[0].Hint, "sysctl user.max_user_namespaces") {
-		t.Errorf("without namespaces: %+v", row[0])
+	if row["gvisor"].OK || !strings.Contains(row["gvisor"].Problem, "max_user_namespaces is 0") || !strings.Contains(row["gvisor"].Hint, "sysctl user.max_user_namespaces") {
+		t.Errorf("without namespaces: %+v", row["gvisor"])
 	}
-	if row[1].OK || row[1].Hint == "" {
-		t.Errorf("without namespaces: %+v", row[1])
+	if row["ns"].OK || row["ns"].Hint == "" {
+		t.Errorf("without namespaces: %+v", row["ns"])
 	}
-	if row[4].OK || row[4].Hint == "" {
-		t.Errorf("without namespaces: %+v", row[4])
+	if row["run"].OK || row["run"].Hint == "" {
+		t.Errorf("without namespaces: %+v", row["run"])
 	}
-	if !row[2].OK {
-		t.Errorf("the simulated tier needs nothing: %+v", row[2])
+	if !row["sim"].OK {
+		t.Errorf("the simulated tier needs nothing: %+v", row["sim"])
 	}
 }
 
@@ -396,9 +399,18 @@ func doctor(t *testing.T, cmd *exec.Cmd) report {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	var rows report
-	if jerr := json.Unmarshal(out, &rows); err != nil || jerr != nil || len(rows) != 5 {
+	var list []finding
+	if jerr := json.Unmarshal(out, &list); err != nil || jerr != nil {
 		t.Fatalf("%v, %v: %s%s", err, jerr, out, stderr.Bytes())
+	}
+	rows := report{}
+	for _, f := range list {
+		rows[f.Driver] = f
+	}
+	for _, driver := range []string{"gvisor", "ns", "microvm", "sim", "base", "run"} {
+		if _, ok := rows[driver]; !ok || len(list) != 6 {
+			t.Fatalf("%d rows, and %s is one: %v, in %s", len(list), driver, ok, out)
+		}
 	}
 	return rows
 }
