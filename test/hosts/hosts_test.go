@@ -416,6 +416,7 @@ func TestThousands(t *testing.T) {
 // TestDatabase makes the database slow, and then unwilling to write, as a standby is after a failover.
 // The front sheds with a hint, and never half makes a sandbox.
 func TestDatabase(t *testing.T) {
+	testenv.Long(t, "a database that is slow, and one that does not write")
 	m := start(t, options{fronts: 2, nodes: several()})
 	ctx := t.Context()
 	kept := m.many(8, carrel.CreateOptions{})
