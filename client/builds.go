@@ -37,7 +37,7 @@ func (p buildCalls) StartBuild(ctx context.Context, spec carrel.BuildSpec) (carr
 		_ = r.CloseWithError(errors.New("the daemon has answered"))
 		<-done
 	}()
-	resp, err := p.c.sendTyped(ctx, op, http.MethodPost, "/builds", nil, struct{ io.Reader }{r},
+	resp, err := p.c.sendTyped(ctx, op, http.MethodPost, ownAPI+"/builds", nil, struct{ io.Reader }{r},
 		form.FormDataContentType())
 	if err != nil {
 		return carrel.Build{}, err

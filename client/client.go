@@ -145,23 +145,26 @@ func (c *Client) call(ctx context.Context, op, method, path string, query url.Va
 func (c *Client) send(ctx context.Context, op, method, path string, query url.Values, body any) (*http.Response, error) {
 	switch b := body.(type) {
 	case nil:
-		return c.sendTyped(ctx, op, method, path, query, nil, "")
+		return c.sendTyped(ctx, op, method, ownAPI+path, query, nil, "")
 	case io.Reader:
-		return c.sendTyped(ctx, op, method, path, query, b, "application/octet-stream")
+		return c.sendTyped(ctx, op, method, ownAPI+path, query, b, "application/octet-stream")
 	}
 	raw, err := json.Marshal(body)
 	if err != nil {
 		return nil, &carrel.Error{Op: op, Kind: carrel.Invalid, Err: err}
 	}
-	return c.sendTyped(ctx, op, method, path, query, strings.NewReader(string(raw)),
+	return c.sendTyped(ctx, op, method, ownAPI+path, query, strings.NewReader(string(raw)),
 		"application/json")
 }
 
-// sendTyped is send for a body whose type is known. reader may be nil.
+// ownAPI is where the paths of Carrel's own API begin.
+const ownAPI = "/carrel/v1"
+
+// sendTyped is send for a whole path, and for a body whose type is known. reader may be nil.
 func (c *Client) sendTyped(ctx context.Context, op, method, path string, query url.Values,
 	reader io.Reader, contentType string) (*http.Response, error) {
 	u := *c.base
-	u.RawPath = u.EscapedPath() + "/carrel/v1" + path
+	u.RawPath = u.EscapedPath() + path
 	var err error
 	if u.Path, err = url.PathUnescape(u.RawPath); err != nil {
 		return nil, &carrel.Error{Op: op, Kind: carrel.Invalid, Err: err}

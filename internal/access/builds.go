@@ -17,10 +17,11 @@ type Builds interface {
 	carrel.Builder
 	// NewBuild makes a build that waits for its start, as E2B's SDKs ask for.
 	NewBuild(ctx context.Context, spec carrel.BuildSpec) (carrel.Build, error)
-	// HasUpload reports whether the caller's project has uploaded the archive with a name.
-	HasUpload(ctx context.Context, name string) (bool, error)
-	// PutUpload keeps an archive under a name.
-	PutUpload(ctx context.Context, name string, r io.Reader) error
+	// HasUpload reports whether the caller's project has uploaded the archive with a name, for the
+	// builds of a template.
+	HasUpload(ctx context.Context, template, name string) (bool, error)
+	// PutUpload keeps an archive under a name, for the builds of a template.
+	PutUpload(ctx context.Context, template, name string, r io.Reader) error
 }
 
 // noBuilds is a [Builds] for services that build nothing.
@@ -32,13 +33,13 @@ func (n noBuilds) NewBuild(ctx context.Context, spec carrel.BuildSpec) (carrel.B
 }
 
 // HasUpload implements Builds.
-func (n noBuilds) HasUpload(ctx context.Context, _ string) (bool, error) {
+func (n noBuilds) HasUpload(ctx context.Context, _, _ string) (bool, error) {
 	_, err := n.GetBuild(ctx, "")
 	return false, err
 }
 
 // PutUpload implements Builds.
-func (n noBuilds) PutUpload(ctx context.Context, _ string, _ io.Reader) error {
+func (n noBuilds) PutUpload(ctx context.Context, _, _ string, _ io.Reader) error {
 	_, err := n.GetBuild(ctx, "")
 	return err
 }
@@ -120,22 +121,23 @@ func (s *Service) NewBuild(ctx context.Context, spec carrel.BuildSpec) (carrel.B
 	return b, err
 }
 
-// HasUpload reports whether the caller's project has uploaded an archive.
-func (s *Service) HasUpload(ctx context.Context, name string) (bool, error) {
+// HasUpload reports whether the caller's project has uploaded an archive, for the builds of a
+// template.
+func (s *Service) HasUpload(ctx context.Context, template, name string) (bool, error) {
 	_, ctx, err := s.user(ctx, "look for files")
 	if err != nil {
 		return false, err
 	}
-	return s.opts.Builds.HasUpload(ctx, name)
+	return s.opts.Builds.HasUpload(ctx, template, name)
 }
 
-// PutUpload keeps an archive for the builds of the caller's project.
-func (s *Service) PutUpload(ctx context.Context, name string, r io.Reader) error {
+// PutUpload keeps an archive for the builds of a template of the caller's project.
+func (s *Service) PutUpload(ctx context.Context, template, name string, r io.Reader) error {
 	_, ctx, err := s.user(ctx, "upload files")
 	if err != nil {
 		return err
 	}
-	return s.opts.Builds.PutUpload(ctx, name, r)
+	return s.opts.Builds.PutUpload(ctx, template, name, r)
 }
 
 // GetBuild implements carrel.Builder.

@@ -17,10 +17,11 @@ import (
 type Builds interface {
 	// NewBuild makes a build that waits for its start.
 	NewBuild(ctx context.Context, spec carrel.BuildSpec) (carrel.Build, error)
-	// HasUpload reports whether the caller's project has uploaded an archive.
-	HasUpload(ctx context.Context, name string) (bool, error)
-	// PutUpload keeps an archive for the builds of the caller's project.
-	PutUpload(ctx context.Context, name string, r io.Reader) error
+	// HasUpload reports whether the caller's project has uploaded an archive, for the builds of a
+	// template.
+	HasUpload(ctx context.Context, template, name string) (bool, error)
+	// PutUpload keeps an archive for the builds of a template of the caller's project.
+	PutUpload(ctx context.Context, template, name string, r io.Reader) error
 }
 
 // e2bBuildRoutes are E2B's routes about builds.
@@ -122,13 +123,14 @@ func (s e2bBuildRoutes) files(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	hash := r.PathValue("hash")
-	has, err := builds.HasUpload(r.Context(), hash)
+	has, err := builds.HasUpload(r.Context(), r.PathValue("id"), hash)
 	if err != nil {
 		return err
 	}
 	out := uploadBody{Present: has}
 	// The URL is there all the same: a client may want to replace the files.
-	out.URL = baseURL(r) + s.uploadKey.path(carrel.CallerOf(r.Context()).Project, hash, time.Now())
+	out.URL = baseURL(r) + s.uploadKey.path(permission{Project: carrel.CallerOf(r.Context()).Project,
+		Template: r.PathValue("id"), Hash: hash}, time.Now())
 	writeJSON(w, http.StatusCreated, out)
 	return nil
 }

@@ -37,6 +37,9 @@ type Options struct {
 	Admission func() admission.State
 	// Builds is for E2B's routes about builds. With nil, they answer 501.
 	Builds Builds
+	// UploadKey signs the URLs of uploads: 32 secret bytes that all servers of a fleet have. With nil,
+	// this server makes a key for itself.
+	UploadKey []byte
 	// Teams counts sandboxes. With nil, E2B's route for a team's metrics answers 501.
 	Teams Teams
 	// Webhooks tells programs what happens; nil is none.
@@ -146,7 +149,7 @@ func New(opts Options) *Server {
 		opts.Allowances = carrel.NoAllowances{}
 	}
 	s := &Server{opts: opts, mux: http.NewServeMux(), first: http.NewServeMux(),
-		uploadKey: newUploadKey()}
+		uploadKey: newUploadKey(opts.UploadKey)}
 	s.describe = s.document()
 	s.routes()
 	return s

@@ -20,17 +20,23 @@ const UploadPath = "/carrel/v1/uploads/"
 // uploadTime is how long an upload's URL is good.
 const uploadTime = time.Hour
 
-// uploadKey signs the URLs of uploads. It is made anew with each server.
+// uploadKey signs the URLs of uploads. It is made anew with each server, unless several servers have
+// one; see [Options].UploadKey.
 type uploadKey [32]byte
 
 // permission says who may upload what, and until when.
 type permission struct {
-	Project string `json:"p"`
-	Hash    string `json:"h"`
-	Until   int64  `json:"u"` // Unix seconds
+	Project  string `json:"p"`
+	Template string `json:"t"` // of the builds that want it, as the caller named it
+	Hash     string `json:"h"`
+	Until    int64  `json:"u"` // Unix seconds
 }
 
-func newUploadKey() (k uploadKey) {
+// newUploadKey returns the key that all servers of a fleet have, or a random one if there is none.
+func newUploadKey(shared []byte) (k uploadKey) {
+	if len(shared) == len(k) {
+		return uploadKey(shared)
+	}
 	_, _ = rand.Read(k[:]) // never fails: crypto/rand aborts the process instead
 	return k
 }
@@ -42,8 +48,9 @@ func (k *uploadKey) sign(text string) []byte {
 }
 
 // path makes the path of an upload, with its signature.
-func (k *uploadKey) path(project, hash string, now time.Time) string {
-	raw, err := json.Marshal(permission{project, hash, now.Add(uploadTime).Unix()})
+func (k *uploadKey) path(p permission, now time.Time) string {
+	p.Until = now.Add(uploadTime).Unix()
+	raw, err := json.Marshal(p)
 	if err != nil { // of texts and a number: can't fail
 		panic(err)
 	}
@@ -88,7 +95,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) error {
 	ctx := carrel.WithCaller(r.Context(), carrel.Caller{Key: "upload", Project: p.Project,
 		Role: carrel.RoleMember})
 	body := &patientReader{r: r.Body, rc: http.NewResponseController(w)}
-	if err := s.opts.Builds.PutUpload(ctx, p.Hash, body); err != nil {
+	if err := s.opts.Builds.PutUpload(ctx, p.Template, p.Hash, body); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusOK)

@@ -45,8 +45,9 @@ func (u *uploads) path(op, project, name string) (string, error) {
 	return filepath.Join(u.dir, projectDir(project), name+".tar"), nil
 }
 
-// HasUpload reports whether the caller's project has uploaded an archive.
-func (e *Engine) HasUpload(ctx context.Context, name string) (bool, error) {
+// HasUpload reports whether the caller's project has uploaded an archive. All its templates may use
+// it.
+func (e *Engine) HasUpload(ctx context.Context, _, name string) (bool, error) {
 	file, err := e.uploads.path("look for files", carrel.CallerOf(ctx).Project, name)
 	if err != nil {
 		return false, err
@@ -63,7 +64,7 @@ func (e *Engine) HasUpload(ctx context.Context, name string) (bool, error) {
 
 // PutUpload keeps an archive for the caller's project. The archive is checked, and kept without
 // its compression.
-func (e *Engine) PutUpload(ctx context.Context, name string, r io.Reader) (err error) {
+func (e *Engine) PutUpload(ctx context.Context, _, name string, r io.Reader) (err error) {
 	const op = "upload files"
 	file, err := e.uploads.path(op, carrel.CallerOf(ctx).Project, name)
 	if err != nil {

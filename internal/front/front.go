@@ -89,6 +89,7 @@ type Front struct {
 	nodes     *nodes
 	engine    *engine.Engine
 	core      *core
+	builds    *builds
 	proxy     *proxy
 	certs     certs.Source // nil without TLS
 
@@ -241,10 +242,11 @@ func (f *Front) openEngine() (err error) {
 	for _, t := range f.cfg.Tolerate {
 		tolerates[t] = true
 	}
+	tolerate := func(project, taint string) bool { return tolerates[project+"="+taint] }
 	registry := f.registry
 	homes := newHomes(registry, f.nodes, f.log)
 	f.engine, err = engine.New(engine.Options{Nodes: f.nodes, Dial: f.nodes.dial, Owners: homes, Log: f.log,
-		Tolerates: func(project, taint string) bool { return tolerates[project+"="+taint] }})
+		Tolerates: tolerate})
 	if err != nil {
 		return err
 	}
@@ -254,6 +256,7 @@ func (f *Front) openEngine() (err error) {
 		templates: newTemplates(f.engine, f.nodes, f.log), vault: newVault(registry, f.nodes, f.authority.Key, f.log)}
 	f.core.shares = &shares{registry: registry, quotas: f.directory.Quotas, limits: config.Default().Limits, find: f.core.templates.get,
 		engine: f.engine, events: f.store, log: f.log, held: map[int64]holding{}}
+	f.builds = newBuilds(f.nodes, f.core.templates, tolerate, f.log)
 	f.proxy = newProxy(homes, f.nodes, f.callers)
 	f.undo.Add(f.proxy.close)
 	return nil
@@ -265,7 +268,7 @@ func (f *Front) openDoors() (err error) {
 	if f.cfg.TLSCert != "" {
 		f.url = "https://" + reachable(f.listener.Addr())
 	}
-	service := access.New(access.Options{Core: f.core, Usage: f.ledgers(), SSHKeys: f.sshKeys, Secrets: f.core.vault.of, Ceilings: f.directory.Ceilings})
+	service := access.New(access.Options{Core: f.core, Builds: f.builds, Usage: f.ledgers(), SSHKeys: f.sshKeys, Secrets: f.core.vault.of, Ceilings: f.directory.Ceilings})
 	if err := f.openSSH(service); err != nil {
 		return err
 	}
@@ -278,7 +281,7 @@ func (f *Front) openDoors() (err error) {
 		return err
 	}
 	control := api.New(api.Options{
-		Service: service, Callers: f.callers, Version: version.Version, Limits: defaults.Limits, MaxTimeout: defaults.MaxTimeout,
+		Service: service, Builds: service, UploadKey: derived(f.authority.Key, "carrel fleet uploads"), Callers: f.callers, Version: version.Version, Limits: defaults.Limits, MaxTimeout: defaults.MaxTimeout,
 		People: countedPeople{people}, Persons: persons, Trails: f.trails(service), Journal: f.journal(), Allowances: allowancesOf{Allowances: allowances}, Nodes: access.Nodes{Service: service, Core: fleetNodes{f.core}},
 		Ready: f.ready.Load, Done: f.stopping, Log: f.log,
 	})
@@ -321,7 +324,7 @@ func (f *Front) Serve(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel() // before the wait
-	for _, run := range []func(context.Context){f.nodes.run, f.core.templates.run, f.core.vault.run, f.core.shares.run, f.ledgers().run, f.directory.Tend, fleetNodes{f.core}.undertake, f.followPeople} {
+	for _, run := range []func(context.Context){f.nodes.run, f.core.templates.run, f.builds.run, f.core.vault.run, f.core.shares.run, f.ledgers().run, f.directory.Tend, fleetNodes{f.core}.undertake, f.followPeople} {
 		wg.Go(func() { run(ctx) })
 	}
 	if f.certs != nil {

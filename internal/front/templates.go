@@ -1,12 +1,14 @@
 package front
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/client"
 	"github.com/carrel-dev/carrel/internal/engine"
 	"github.com/carrel-dev/carrel/internal/fleet"
 )
@@ -18,6 +20,11 @@ const (
 	maxResolved = 10_000
 	// shareEvery is how often templates are brought to nodes that lack them.
 	shareEvery = 20 * time.Second
+	// tagsEvery is in how many of these rounds all tags of templates are looked at. Those of builds
+	// and of moved tags are brought at once.
+	tagsEvery = 15
+	// tagsTime bounds the questions to one node about all tags.
+	tagsTime = 30 * time.Second
 	// adoptTime bounds the transfer of one template.
 	adoptTime = 10 * time.Minute
 )
@@ -161,20 +168,20 @@ func (t *templates) everywhere(ctx context.Context, op string, fn func(context.C
 func (t *templates) run(ctx context.Context) {
 	tick := time.NewTicker(shareEvery)
 	defer tick.Stop()
-	for {
+	for n := 0; ; n++ {
 		select {
 		case <-tick.C:
 		case <-t.soon:
 		case <-ctx.Done():
 			return
 		}
-		t.share(carrel.WithCaller(ctx, carrel.Local()))
+		t.share(carrel.WithCaller(ctx, carrel.Local()), n%tagsEvery == 0)
 	}
 }
 
-// share brings each template to each node. Templates that a node makes for itself (the built-in
-// ones) are left alone.
-func (t *templates) share(ctx context.Context) {
+// share brings each template to each node, with one of its tags or with all of them. Templates that a
+// node makes for itself (the built-in ones) are left alone.
+func (t *templates) share(ctx context.Context, tags bool) {
 	t.sharing.Lock()
 	defer t.sharing.Unlock()
 	ready, _ := t.nodes.ready()
@@ -189,6 +196,9 @@ func (t *templates) share(ctx context.Context) {
 		actx, cancel := context.WithTimeout(ctx, callTime)
 		list, err := c.ListTemplates(actx)
 		cancel()
+		if err == nil && tags {
+			list, err = withTags(ctx, c, list)
+		}
 		if err != nil {
 			return // who has what is not known
 		}
@@ -206,11 +216,44 @@ func (t *templates) share(ctx context.Context) {
 			if has[[2]string{n.Name, id}] {
 				continue
 			}
-			if err := t.bring(ctx, id, from[0], n); err != nil && ctx.Err() == nil {
+			err := t.bring(ctx, id, from[0], n)
+			if carrel.KindOf(err) == carrel.AlreadyExists {
+				continue // it is an older one, and goes from its node, too
+			}
+			if err != nil && ctx.Err() == nil {
 				t.log.Warn("bring a template to a node", "template", of[id].FullName(), "node", n.Name, "err", err)
 			}
 		}
 	}
+}
+
+// withTags adds what the other tags of a node's templates point to: a list has each template once.
+func withTags(ctx context.Context, c *client.Client, list []carrel.Template) ([]carrel.Template, error) {
+	ctx, cancel := context.WithTimeout(ctx, tagsTime)
+	defer cancel()
+	out := list
+	for _, t := range list {
+		if !movable(t) || t.Of == "" {
+			continue
+		}
+		tags, err := c.TemplateTags(ctx, t.ID)
+		if err != nil && carrel.KindOf(err) != carrel.NotFound {
+			return nil, err
+		}
+		for _, tag := range tags {
+			if tag.Tag == cmp.Or(t.Tag, "default") {
+				continue
+			}
+			got, err := c.GetTemplate(ctx, t.Of+":"+tag.Tag)
+			if err != nil && carrel.KindOf(err) != carrel.NotFound {
+				return nil, err
+			}
+			if err == nil && got.Of == t.Of && got.Project == t.Project {
+				out = append(out, got)
+			}
+		}
+	}
+	return out, nil
 }
 
 // callTime bounds a question to a node.
@@ -249,6 +292,6 @@ func (t *templates) fetch(ctx context.Context, ref string) bool {
 	if err != nil || !movable(got) {
 		return false
 	}
-	t.share(carrel.WithCaller(context.WithoutCancel(ctx), carrel.Local()))
+	t.share(carrel.WithCaller(context.WithoutCancel(ctx), carrel.Local()), true)
 	return true
 }

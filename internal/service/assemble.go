@@ -69,7 +69,7 @@ func assemble(ctx context.Context, o *Options) *Service {
 	s.lost = lost
 	s.movement = &Movement{opts: o, log: log, table: t, snaps: snaps, journal: j, records: records, roots: roots,
 		templates: templates, launcher: launcher, archive: archive, lifecycle: lifecycle, recovery: s.recovery,
-		builds: builds, sums: &imageSums{file: filepath.Join(o.Dir, imageSumsFile)}, adopting: map[carrel.ID]chan struct{}{}}
+		creator: creator, builds: builds, sums: &imageSums{file: filepath.Join(o.Dir, imageSumsFile)}, adopting: map[carrel.ID]chan struct{}{}}
 	lost.adopt = func(ctx context.Context, rec state.Record) { s.recovery.recoverPaused(ctx, rec, nil) }
 	return s
 }

@@ -44,6 +44,7 @@ type Movement struct {
 	archive   *archive
 	lifecycle *lifecycle
 	recovery  *recovery
+	creator   *creator
 	builds    *builds
 	sums      *imageSums
 

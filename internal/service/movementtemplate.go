@@ -83,7 +83,20 @@ func (m *Movement) AdoptTemplate(ctx context.Context, p carrel.TemplatePassport)
 		return carrel.Template{}, moveError(opAdoptTemplate, "", err)
 	}
 	m.templates.templatesChanged()
+	m.begin(ctx, img)
 	return m.templates.goldens.Marked(img.Template), nil
+}
+
+// begin has the template start in the background, as a build does on its machine: so sandboxes here
+// go on from there, too.
+func (m *Movement) begin(ctx context.Context, img image.Image) {
+	if len(img.Start) == 0 || img.Ready == "" {
+		return
+	}
+	ctx = carrel.WithCaller(ctx, carrel.Caller{Key: "movement", Project: img.Project, Role: carrel.RoleOwner})
+	if _, err := m.creator.plan(ctx, carrel.CreateOptions{Template: img.ID}); err != nil {
+		m.log.Warn("start a template from another machine", "template", img.FullName(), "err", err)
+	}
 }
 
 // builtInHere finds a built-in template on this machine. Each machine makes those itself.

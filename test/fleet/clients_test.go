@@ -13,17 +13,7 @@ import (
 // TestClients runs E2B's own JavaScript client, unmodified, against a front: the tests of test/sdk
 // that simulated sandboxes pass.
 func TestClients(t *testing.T) {
-	_, err := exec.LookPath("node")
-	testenv.Need(t, "node", err)
-	sdk, err := filepath.Abs("../sdk/js")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(sdk, "node_modules", "e2b")); err != nil {
-		if out, err := exec.Command("npm", "ci", "--prefix", sdk, "--silent").CombinedOutput(); err != nil {
-			t.Fatalf("npm ci: %v: %s", err, out)
-		}
-	}
+	sdk := jsClient(t)
 	f := start(t, 2)
 	names := []string{"commands", "files", "life"}
 	if !testing.Short() {
@@ -64,4 +54,21 @@ func summary(out string) string {
 		}
 	}
 	return strings.Join(lines, ", ")
+}
+
+// jsClient is the directory with E2B's JavaScript client and its tests.
+func jsClient(t *testing.T) string {
+	t.Helper()
+	_, err := exec.LookPath("node")
+	testenv.Need(t, "node", err)
+	sdk, err := filepath.Abs("../sdk/js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(sdk, "node_modules", "e2b")); err != nil {
+		if out, err := exec.Command("npm", "ci", "--prefix", sdk, "--silent").CombinedOutput(); err != nil {
+			t.Fatalf("npm ci: %v: %s", err, out)
+		}
+	}
+	return sdk
 }

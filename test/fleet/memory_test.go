@@ -22,7 +22,7 @@ const counter = `mkdir -p /dev/shm && echo "$1" > /dev/shm/seed
 ( n=0; while :; do n=$((n+1)); echo $n > /tmp/count; sleep 0.05; done ) >/dev/null 2>&1 &`
 
 // onWalls starts a fleet of n nodes of gVisor sandboxes with one object store.
-func onWalls(t *testing.T, n int) *fleetOf {
+func onWalls(t *testing.T, n int, extra ...string) *fleetOf {
 	t.Helper()
 	store, archive := s3test.Start(t), miniroot.Archive(t, "sleep", "cat", "mkdir")
 	t.Setenv("AWS_ENDPOINT_URL_S3", store.Endpoint)
@@ -31,9 +31,9 @@ func onWalls(t *testing.T, n int) *fleetOf {
 	bucket := store.Bucket(t)
 	f := start(t, 0)
 	for i := range n {
-		f.nodes = append(f.nodes, daemontest.StartOn(t, t.TempDir(), archive, "--node-name", fmt.Sprintf("node-%d", i),
+		f.nodes = append(f.nodes, daemontest.StartOn(t, t.TempDir(), archive, append([]string{"--node-name", fmt.Sprintf("node-%d", i),
 			"--join", f.fronts[0].NodesURL(), "--join-token-file", filepath.Join(f.dir, "token"), "--fleet-listen", freePort(t),
-			"--snapshot-store", "s3://"+bucket+"/moments"))
+			"--snapshot-store", "s3://" + bucket + "/moments"}, extra...)...))
 	}
 	f.ready(n)
 	return f
