@@ -129,6 +129,11 @@ func (c *Client) call(ctx context.Context, op, method, path string, query url.Va
 	if err != nil {
 		return err
 	}
+	return readAnswer(ctx, c, op, resp, out)
+}
+
+// readAnswer decodes an answer into out, which may be nil, and closes it.
+func readAnswer(ctx context.Context, c *Client, op string, resp *http.Response, out any) error {
 	defer resp.Body.Close()
 	if out == nil {
 		_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // so that the connection can be used again

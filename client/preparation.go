@@ -82,13 +82,5 @@ func (p Preparation) call(ctx context.Context, op, method, path string, body io.
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
-	if out == nil {
-		_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // so that the connection can be used again
-		return nil
-	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(out); err != nil {
-		return p.c.fail(ctx, op, err)
-	}
-	return nil
+	return readAnswer(ctx, p.c, op, resp, out)
 }

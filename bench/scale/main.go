@@ -162,7 +162,7 @@ func simulate(ctx context.Context, o options, c scaling.Costs) error {
 			return err
 		}
 	}
-	if err := million(ctx, o, c, do); err != nil {
+	if err := million(o, c, do); err != nil {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "scale: %d events in %v\n", events, time.Since(began).Round(time.Second))
@@ -171,7 +171,7 @@ func simulate(ctx context.Context, o options, c scaling.Costs) error {
 
 // million prints the tables of a million sandboxes on a thousand nodes: 15,000 creations a minute, and the
 // death of one node in twenty.
-func million(ctx context.Context, o options, c scaling.Costs, do func(string, scaling.Config) error) error {
+func million(o options, c scaling.Costs, do func(string, scaling.Config) error) error {
 	base := scaling.Config{
 		Seed: o.seed, Nodes: o.nodes, Node: fleetNode, Costs: c, Policy: scaling.Locality,
 		Load: scaling.Load{Rate: float64(o.nodes) / 4, Burst: 50, BurstShare: 0.3, Templates: 500, Skew: 1,
@@ -179,33 +179,24 @@ func million(ctx context.Context, o options, c scaling.Costs, do func(string, sc
 		Seconds: 16_120, Warmup: 16_000, Placers: 4, Stale: 1, Warm: 16, Cache: 20, TemplateMB: 500, MaxWait: 20,
 	}
 	fmt.Printf("\n## A million: %d nodes, %.0f creations a minute, %.0f sandboxes\n\n", base.Nodes, 60*base.Load.Rate, base.Load.Rate*base.Load.Active)
-	header("one node in twenty dies")
-	for _, dies := range []bool{false, true} {
-		cfg, name := base, "no"
-		if dies {
-			name = "yes"
-			cfg.Failure = scaling.Failure{At: cfg.Warmup + 1, Part: 0.05, Silence: 4, Lease: 15, Dial: 2, Back: 1e9}
-		}
-		if err := do(name, cfg); err != nil {
-			return err
-		}
+	if err := withAndWithout(base, do); err != nil {
+		return err
 	}
 	half := base // half a day's work: most are paused, and come back
 	half.Load.Active, half.Load.Pauses, half.Load.Away = 400, 0.9, 3600
 	half.Seconds, half.Warmup = 12_120, 12_000
 	fmt.Printf("\n## … of which nine in ten are paused when they have worked, and come back after an hour\n\n")
+	return withAndWithout(half, do)
+}
+
+// withAndWithout prints a table of two runs: without the death of nodes, and with it.
+func withAndWithout(cfg scaling.Config, do func(string, scaling.Config) error) error {
 	header("one node in twenty dies")
-	for _, dies := range []bool{false, true} {
-		cfg, name := half, "no"
-		if dies {
-			name = "yes"
-			cfg.Failure = scaling.Failure{At: cfg.Warmup + 1, Part: 0.05, Silence: 4, Lease: 15, Dial: 2, Back: 1e9}
-		}
-		if err := do(name, cfg); err != nil {
-			return err
-		}
+	if err := do("no", cfg); err != nil {
+		return err
 	}
-	return ctx.Err()
+	cfg.Failure = scaling.Failure{At: cfg.Warmup + 1, Part: 0.05, Silence: 4, Lease: 15, Dial: 2, Back: 1e9}
+	return do("yes", cfg)
 }
 
 func header(first string) {

@@ -267,6 +267,11 @@ func (s *Sim) know(i int) {
 		return
 	}
 	s.nodes[i].known = true
+	s.survey()
+}
+
+// survey finds the nodes that are not known to be dead.
+func (s *Sim) survey() {
 	s.able = s.able[:0:0]
 	for i, n := range s.nodes {
 		if !n.known {
@@ -296,8 +301,7 @@ func (s *Sim) fail() {
 		s.at(s.now+f.Silence, func() { s.know(i) })
 		s.at(s.now+f.Back, func() {
 			n.dead, n.known = false, false
-			s.able = slices.DeleteFunc(append(s.able, i), func(k int) bool { return s.nodes[k].known })
-			slices.Sort(s.able)
+			s.survey()
 		})
 	}
 }

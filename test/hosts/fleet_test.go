@@ -352,20 +352,7 @@ func (m *machines) sh(c *client.Client, id carrel.ID, command string) string {
 const tryTime = 30 * time.Second
 
 func try(ctx context.Context, c *client.Client, id carrel.ID, command string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, tryTime)
-	defer cancel()
-	box, err := c.Computer(ctx, id)
-	if err != nil {
-		return "", err
-	}
-	res, err := box.Run(ctx, carrel.Command{Args: []string{"sh", "-c", command}})
-	if err != nil {
-		return "", err
-	}
-	if res.ExitCode != 0 {
-		return "", fmt.Errorf("exit code %d: %s", res.ExitCode, res.Stderr)
-	}
-	return strings.TrimSpace(string(res.Stdout)), nil
+	return daemontest.Sh(ctx, c, id, command, tryTime)
 }
 
 // published waits until a paused sandbox can be taken over.

@@ -1,10 +1,10 @@
 // Package lan is a network of hosts for tests: each host is a network namespace, and all are joined
-// by a switch in the test's own process. The switch can lose frames, delay them, and cut one host off
-// from another. Nothing of it touches the machine's own network, and all of it is gone when the test's
+// by a switch in the test's own process. The switch can lose frames, and cut one host off from another.
+// Nothing of it touches the machine's own network, and all of it is gone when the test's
 // process ends.
 //
-// The test's process is a host itself, [LAN.Here]. So that it can be one, [Main] runs the tests in
-// a process with a namespace of its own.
+// The test's process is a host itself. So that it can be one, [Main] runs the tests in a process with a
+// namespace of its own.
 package lan
 
 import (
@@ -52,7 +52,6 @@ func Main(m *testing.M) int {
 type LAN struct {
 	t     testing.TB
 	sw    *Switch
-	here  *Host
 	hosts []*Host
 }
 
@@ -60,7 +59,6 @@ type LAN struct {
 type Host struct {
 	Addr netip.Addr
 
-	name string
 	port int
 	ns   *os.File // nil: the test's own
 }
@@ -81,15 +79,12 @@ func New(t testing.TB) *LAN {
 	testenv.Need(t, "namespaces", err)
 	l := &LAN{t: t, sw: newSwitch()}
 	t.Cleanup(l.sw.close)
-	l.here = &Host{name: "here"}
-	if err := l.plug(l.here); err != nil {
+	if err := l.plug(&Host{}); err != nil { // this process
+
 		t.Fatal(err)
 	}
 	return l
 }
-
-// Here is the host that the test's own process is on.
-func (l *LAN) Here() *Host { return l.here }
 
 // Switch is what joins the hosts.
 func (l *LAN) Switch() *Switch { return l.sw }
@@ -97,7 +92,7 @@ func (l *LAN) Switch() *Switch { return l.sw }
 // Add adds a host.
 func (l *LAN) Add(name string) *Host {
 	l.t.Helper()
-	h := &Host{name: name}
+	h := &Host{}
 	err := apart(func() error {
 		err := unix.Unshare(unix.CLONE_NEWNET)
 		if err == nil {

@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
-	"time"
 )
 
 // Switch forwards frames between the hosts, as long as it is told nothing else.
@@ -13,7 +12,6 @@ type Switch struct {
 	ports []*os.File
 	cuts  map[[2]int]bool
 	loss  float64
-	delay time.Duration
 	lost  int
 
 	wg sync.WaitGroup
@@ -35,26 +33,19 @@ func (s *Switch) Lost() int {
 	return s.lost
 }
 
-// Delay has each frame arrive so much later.
-func (s *Switch) Delay(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.delay = d
-}
-
-// Cut has two hosts hear nothing of each other. Heal ends all cuts.
+// Cut has two hosts hear nothing of each other.
 func (s *Switch) Cut(a, b *Host) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cuts[[2]int{a.port, b.port}], s.cuts[[2]int{b.port, a.port}] = true, true
 }
 
-// Heal ends all cuts, loss and delay.
+// Heal ends all cuts and the loss.
 func (s *Switch) Heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.cuts)
-	s.loss, s.delay = 0, 0
+	s.loss = 0
 }
 
 // plug adds a port.
@@ -95,36 +86,24 @@ func (s *Switch) read(from int, file *os.File) {
 		if n < header {
 			continue
 		}
-		to, delay := s.route(from, buf[0]&group != 0, int(buf[lastByte])-1)
-		if delay == 0 {
-			send(to, buf[:n])
-			continue
+		for _, to := range s.route(from, buf[0]&group != 0, int(buf[lastByte])-1) {
+			_, _ = to.Write(buf[:n]) // a host that is gone or has a full queue does not get it, as on any network
 		}
-		frame := append([]byte(nil), buf[:n]...)
-		time.AfterFunc(delay, func() { send(to, frame) })
 	}
 }
 
-// send writes a frame. A host that is gone or has a full queue does not get it, as on any network.
-func send(to []*os.File, frame []byte) {
-	for _, file := range to {
-		_, _ = file.Write(frame)
-	}
-}
-
-// route says which ports get a frame, and how late.
-func (s *Switch) route(from int, all bool, to int) ([]*os.File, time.Duration) {
+// route says which ports get a frame.
+func (s *Switch) route(from int, all bool, to int) (out []*os.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.loss > 0 && rand.Float64() < s.loss {
 		s.lost++
-		return nil, 0
+		return nil
 	}
-	var out []*os.File
 	for i, file := range s.ports {
 		if i != from && (all || i == to) && !s.cuts[[2]int{from, i}] {
 			out = append(out, file)
 		}
 	}
-	return out, s.delay
+	return out
 }
