@@ -330,11 +330,11 @@ sim: need-sim play $(PYTHON)
 	$(GOTEST) -short -timeout 15m ./test/play
 
 # The web page for people: its bundle is built again and compared, and Chromium drives it against real daemons.
-console: need-sim build console/node_modules
+console: need-sim build console/node_modules test/sdk/js/node_modules
 	$(GOTEST) -short -timeout 10m ./test/console
 
-console/node_modules: console/package.json console/package-lock.json | need-sdk
-	npm ci --prefix console --silent
+console/node_modules test/sdk/js/node_modules: %/node_modules: %/package.json %/package-lock.json | need-sdk
+	npm ci --prefix $* --silent
 	@touch $@
 
 # The bundle is checked in, so that no builder needs Node. After a change of its sources: make console-bundle
