@@ -4,7 +4,6 @@ import (
 	"context"
 	"path/filepath"
 
-	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/inbox"
 	"github.com/carrel-dev/carrel/internal/service/golden"
 	"github.com/carrel-dev/carrel/internal/service/timeline"
@@ -69,7 +68,7 @@ func assemble(ctx context.Context, o *Options) *Service {
 	s.lost = lost
 	s.movement = &Movement{opts: o, log: log, table: t, snaps: snaps, journal: j, records: records, roots: roots,
 		templates: templates, launcher: launcher, archive: archive, lifecycle: lifecycle, recovery: s.recovery,
-		creator: creator, builds: builds, sums: &imageSums{file: filepath.Join(o.Dir, imageSumsFile)}, adopting: map[carrel.ID]chan struct{}{}}
+		creator: creator, builds: builds, sums: &imageSums{file: filepath.Join(o.Dir, imageSumsFile)}}
 	lost.adopt = func(ctx context.Context, rec state.Record) { s.recovery.recoverPaused(ctx, rec, nil) }
 	return s
 }

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -48,8 +47,8 @@ type Movement struct {
 	builds    *builds
 	sums      *imageSums
 
-	mu       sync.Mutex
-	adopting map[carrel.ID]chan struct{} // closed when the adoption of that ID is done
+	adopting, publishing turns
+	publications         publications
 }
 
 var _ carrel.Movement = (*Movement)(nil)
@@ -134,9 +133,32 @@ func (m *Movement) publishMoment(ctx context.Context, mv snapshot.Mover, at carr
 	return p, nil
 }
 
-// publish puts everything about a paused sandbox into the shared store. past are its snapshots and
-// their ancestors.
+// publish puts everything about a paused sandbox into the shared store, unless that was just done.
+// past are its snapshots and their ancestors.
 func (m *Movement) publish(ctx context.Context, mv snapshot.Mover, rec state.Record,
+	past map[carrel.SnapshotID]carrel.Snapshot) (carrel.Passport, error) {
+	id := rec.Sandbox.ID
+	done, err := m.publishing.take(ctx, id)
+	if err != nil {
+		return carrel.Passport{}, err
+	}
+	defer done()
+	sum, err := m.stateSum(rec, past)
+	if err != nil {
+		return carrel.Passport{}, err
+	}
+	if p, ok := m.publications.find(id, sum); ok {
+		return p, nil
+	}
+	p, err := m.putAll(ctx, mv, rec, past)
+	if err == nil {
+		m.publications.note(id, sum, p)
+	}
+	return p, err
+}
+
+// putAll puts everything about a paused sandbox into the shared store.
+func (m *Movement) putAll(ctx context.Context, mv snapshot.Mover, rec state.Record,
 	past map[carrel.SnapshotID]carrel.Snapshot) (carrel.Passport, error) {
 	if err := m.roots.isWhole(rec); err != nil {
 		return carrel.Passport{}, err
@@ -214,8 +236,16 @@ func (m *Movement) publishSnapshot(ctx context.Context, mv snapshot.Mover, id ca
 func (m *Movement) publishImages(ctx context.Context, mv snapshot.Mover, st *movedState) ([]carrel.MovedImage, error) {
 	images := []carrel.MovedImage{}
 	done := map[string]bool{}
+	type use struct {
+		name string
+		user carrel.SnapshotID
+	}
+	marked := map[use]bool{}
 	put := func(rec state.Record, user carrel.SnapshotID) error {
 		for _, name := range []string{rec.Root, guestOf(rec)} {
+			if marked[use{name, user}] {
+				continue
+			}
 			path, err := m.imagePath(rec, name)
 			if name == "" || err != nil {
 				return err
@@ -227,6 +257,7 @@ func (m *Movement) publishImages(ctx context.Context, mv snapshot.Mover, st *mov
 			if err != nil {
 				return err
 			}
+			marked[use{name, user}] = true
 			if img.Name = name; !done[name] {
 				images, done[name] = append(images, img), true
 			}

@@ -88,34 +88,15 @@ func readPassport(p carrel.Passport) (movedState, error) {
 
 // oneAdoption waits until no other adoption of the sandbox runs.
 func (m *Movement) oneAdoption(ctx context.Context, id carrel.ID) (done func(), err error) {
-	mine := make(chan struct{})
-	for {
-		m.mu.Lock()
-		other := m.adopting[id]
-		if other == nil {
-			m.adopting[id] = mine
-			m.mu.Unlock()
-			break
-		}
-		m.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
-			return nil, &carrel.Error{Kind: carrel.TimedOut, Err: context.Cause(ctx)}
-		}
+	end, err := m.adopting.take(ctx, id)
+	if err != nil {
+		return nil, err
 	}
 	if !m.table.hold() {
-		m.endAdoption(id, mine)
+		end()
 		return nil, &carrel.Error{Kind: carrel.Unavailable, Err: errClosing}
 	}
-	return func() { m.table.wg.Done(); m.endAdoption(id, mine) }, nil
-}
-
-func (m *Movement) endAdoption(id carrel.ID, mine chan struct{}) {
-	m.mu.Lock()
-	delete(m.adopting, id)
-	m.mu.Unlock()
-	close(mine)
+	return func() { m.table.wg.Done(); end() }, nil
 }
 
 // alreadyHere looks for the sandbox of a passport. Error: Conflict, unless it is here in exactly the
@@ -184,6 +165,14 @@ func (m *Movement) adopt(ctx context.Context, mv snapshot.Mover, p carrel.Passpo
 		return carrel.Sandbox{}, err
 	}
 	undo.Release()
+	if len(kept) == len(st.Snapshots) {
+		// The passport is this sandbox's own as long as nothing changes: it need not be made again.
+		if sum, err := m.stateSum(rec, m.snaps.Past(p.Sandbox, p.Snapshot)); err == nil {
+			m.publications.note(p.Sandbox, sum, p)
+		}
+	} else {
+		m.publications.forget(p.Sandbox)
+	}
 	m.recovery.recoverPaused(ctx, rec, nil)
 	m.journal.tell(carrel.Event{Type: eventArrived, ID: p.Sandbox, Project: p.Project,
 		Message: fmt.Sprintf("it came from another machine, paused at snapshot %s", p.Snapshot),

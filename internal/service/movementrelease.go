@@ -89,6 +89,7 @@ func (m *Movement) leaving(id carrel.ID) []carrel.SnapshotID {
 
 // disown gives up this machine's part in the snapshots of a sandbox.
 func (m *Movement) disown(ctx context.Context, mv snapshot.Mover, id carrel.ID) error {
+	m.publications.forget(id)
 	for _, sn := range m.leaving(id) {
 		if err := mv.Disown(ctx, sn); err != nil {
 			return err

@@ -71,12 +71,10 @@ func (s Moving) others(ctx context.Context, id carrel.SnapshotID) (held bool, er
 
 // holds reports whether this machine holds a snapshot.
 func (s Moving) holds(ctx context.Context, id carrel.SnapshotID, origin bool) (bool, error) {
-	_, left, err := s.mark(ctx, leftBlob(id))
-	if err != nil {
-		return false, err
-	}
-	if origin && !left {
-		return true, nil
+	if origin {
+		if _, left, err := s.mark(ctx, leftBlob(id)); err != nil || !left {
+			return err == nil, err
+		}
 	}
 	_, own, err := s.mark(ctx, holderBlob(id, s.machine))
 	return own, err
