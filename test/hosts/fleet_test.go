@@ -47,8 +47,10 @@ type machines struct {
 	net      *lan.LAN
 	server   *postgrestest.Server
 	database string
-	data     *lan.Host // has the database and the object store
-	line     *line     // to the database
+	standby  *postgrestest.Server // of the database; nil for none
+	data     *lan.Host            // has the database and the object store
+	spare    *lan.Host            // has the standby
+	line     *line                // to the database
 	dir      string
 	archive  string
 	fronts   []*frontProcess
@@ -73,6 +75,7 @@ type frontProcess struct {
 // options say what fleet to start.
 type options struct {
 	fronts, nodes int
+	standby       bool // the database has one
 	walls         bool // gVisor sandboxes, and an object store for their snapshots
 	bin           func(i int) (bin string, env []string)
 	liar          bool // node 0 lies about its load
@@ -81,10 +84,19 @@ type options struct {
 // start starts a fleet and waits until all its nodes are ready.
 func start(t *testing.T, o options) *machines {
 	t.Helper()
-	m := &machines{t: t, net: lan.New(t), dir: t.TempDir(), server: postgrestest.Start(t)}
+	m := &machines{t: t, net: lan.New(t), dir: t.TempDir()}
+	var config []string
+	if o.standby {
+		config = append(config, postgrestest.Replicated)
+	}
+	m.server = postgrestest.Start(t, config...)
 	m.database = m.server.Database(t)
 	m.data = m.net.Add("data")
 	m.line = forward(t, m.data, databasePort, "unix", m.server.Socket())
+	if o.standby {
+		m.standby, m.spare = m.server.Standby(t), m.net.Add("spare")
+		forward(t, m.spare, databasePort, "unix", m.standby.Socket())
+	}
 	if err := os.WriteFile(filepath.Join(m.dir, "token"), []byte(joinToken+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -118,10 +130,13 @@ func (m *machines) objects() string {
 	return "s3://" + server.Bucket(m.t) + "/moments?insecure=true"
 }
 
-// address is the database's address on the network.
+// address is the database's address on the network. With a standby it names both servers.
 func (m *machines) address() string {
 	u := url.URL{Scheme: "postgres", User: url.UserPassword("carrel", m.server.Password), Host: m.data.At(databasePort),
 		Path: "/" + m.database, RawQuery: "sslmode=disable"}
+	if m.standby != nil {
+		u.Host, u.RawQuery = u.Host+","+m.spare.At(databasePort), u.RawQuery+"&target_session_attrs=read-write"
+	}
 	return u.String()
 }
 
