@@ -204,7 +204,7 @@ bin/postgres/bin:
 
 # Real pods on a real cluster of one node, in namespaces of its own: fronts with PostgreSQL and S3, nodes that are killed, claims.
 # The first build of the cluster takes minutes. The short form leaves fronts and suspension out.
-test-k8s: need-k8s build bin/k8s/built bin/postgres/bin bin/s3server test/sdk/js/node_modules/e2b
+test-k8s: need-k8s build bin/k8s/built bin/k8s/python/bin/python bin/postgres/bin bin/s3server test/sdk/js/node_modules/e2b
 	CARREL_K8S=$(CURDIR)/bin/k8s CARREL_POSTGRES=$(CURDIR)/bin/postgres CARREL_REQUIRE=$(CARREL_REQUIRE),k8s \
 		$(GOTEST) -v -timeout 20m $(if $(RUN),-run '$(RUN)') ./test/k8s/...
 
@@ -221,6 +221,11 @@ need-k8s: need
 
 bin/k8s/built: internal/tools/k8s.sh $(wildcard internal/tools/k8s/go.* internal/tools/k8s/*/*.go internal/tools/runc/go.*)
 	GO=$(GO) internal/tools/k8s.sh bin/k8s
+
+# agent-sandbox's Python client.
+bin/k8s/python/bin/python: | need-sdk
+	python3 -m venv bin/k8s/python
+	bin/k8s/python/bin/pip install --quiet k8s-agent-sandbox==1.0.8
 
 # The conformance suite on virtual machines. Without KVM they are emulated: a boot takes seconds on a busy machine.
 microvm: need-microvm

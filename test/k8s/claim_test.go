@@ -105,18 +105,26 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// TestGoClient uses agent-sandbox's own Go client on the chart's pool.
-func TestGoClient(t *testing.T) {
+// TestClients uses agent-sandbox's own Go and Python clients on the chart's pool.
+func TestClients(t *testing.T) {
 	testenv.Long(t, "needs a pool of its own")
 	c := start(t)
 	c.Apply(t, render(t, "client", testValues, "sandboxesPerPod: one\npool: {replicas: 1}\n"))
 	t.Cleanup(func() { dropPool(t, c, "client") })
-	full(t, c, "client", 1)
-	cmd := exec.CommandContext(t.Context(), filepath.Join(os.Getenv("CARREL_K8S"), "bin", "claimer"), "client")
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig())
-	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "is content") {
-		t.Errorf("%v\n%s", err, out)
+	dir := os.Getenv("CARREL_K8S")
+	for name, command := range map[string][]string{
+		"Go":     {filepath.Join(dir, "bin", "claimer"), "client"},
+		"Python": {filepath.Join(dir, "python", "bin", "python"), "claimer.py", "client"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			full(t, c, "client", 1)
+			cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+			cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig())
+			out, err := cmd.CombinedOutput()
+			if err != nil || !strings.Contains(string(out), "is content") {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
 }
 
