@@ -2,6 +2,7 @@ package api
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"net/http"
 	"slices"
@@ -126,12 +127,18 @@ func pathID(r *http.Request) (carrel.ID, error) {
 	return id, nil
 }
 
-// notFoundAs gives the service's NotFound about a sandbox E2B's text.
+// notFoundAs gives the service's NotFound about a sandbox E2B's text. If it was lost with its node, the
+// text says so, too.
 func notFoundAs(id carrel.ID, err error) error {
-	if carrel.KindOf(err) == carrel.NotFound {
-		return sandboxNotFound(string(id))
+	if carrel.KindOf(err) != carrel.NotFound {
+		return err
 	}
-	return err
+	p := sandboxNotFound(string(id))
+	if ce, ok := errors.AsType[*carrel.Error](err); ok && ce.Field == "node" && ce.Err != nil {
+		p.body.Message += ": " + ce.Err.Error()
+		p.body.Field, p.body.Hint, p.body.Cause = ce.Field, ce.Hint, ce.Err.Error()
+	}
+	return p
 }
 
 // find returns the sandbox in the path. As in E2B, one that is being killed counts as gone.

@@ -11,7 +11,8 @@ import (
 
 // Owners knows for certain which node owns a sandbox: a store that all engines and nodes share.
 type Owners interface {
-	// Owner returns the name of the sandbox's node; known is false if the store has no owner.
+	// Owner returns the name of the sandbox's node; known is false if the store has no owner, and a
+	// node may have it all the same. An error of kind NotFound says that no node has it: none is asked.
 	Owner(ctx context.Context, id carrel.ID) (node string, known bool, err error)
 }
 

@@ -181,6 +181,37 @@ func TestNoNodes(t *testing.T) {
 	}
 }
 
+// TestOwnerKnowsBest shows that an engine asks nobody for a sandbox that the store says is gone, although
+// its directory still has it on a node that is away.
+func TestOwnerKnowsBest(t *testing.T) {
+	id := carrel.NewID()
+	lost := &carrel.Error{Op: "find sandbox", Kind: carrel.NotFound, ID: id, Field: "node", Err: errors.New("lost")}
+	list := &List{}
+	if err := list.Set(Node{Name: "a", URL: "http://127.0.0.1:1", Key: "k"}); err != nil {
+		t.Fatal(err)
+	}
+	dial := func(Node, string) (Remote, error) { return nil, &carrel.Error{Kind: carrel.Unavailable} }
+	for _, err := range []error{lost, nil} {
+		e, nerr := New(Options{Nodes: list, Owners: owners{carrel.NewID(), "", err}, Dial: dial})
+		if nerr != nil {
+			t.Fatal(nerr)
+		}
+		if cerr := e.dir.claim(id, "a", "p", true); cerr != nil {
+			t.Fatal(cerr)
+		}
+		want := carrel.Unavailable // nobody knows it for certain
+		if err != nil {
+			want = carrel.NotFound
+		}
+		if _, gerr := e.Get(t.Context(), id); carrel.KindOf(gerr) != want || err != nil && !errors.Is(gerr, lost) {
+			t.Errorf("the store says %v: %v, want %v", err, gerr, want)
+		}
+		if cerr := e.Close(); cerr != nil {
+			t.Error(cerr)
+		}
+	}
+}
+
 // FuzzPosition gives Follow positions that it did not make.
 func FuzzPosition(f *testing.F) {
 	f.Add(position{Since: 5, Seqs: map[string]int64{"a": 3}}.text())

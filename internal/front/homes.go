@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -67,12 +68,23 @@ func newHomes(r fleet.Registry, n *nodes, log *slog.Logger) *homes {
 func (h *homes) Owner(ctx context.Context, id carrel.ID) (node string, ok bool, err error) {
 	home, err := h.find(ctx, id)
 	switch {
-	case carrel.KindOf(err) == carrel.NotFound:
-		return "", false, nil
+	case carrel.KindOf(err) == carrel.NotFound && !errors.Is(err, errGone) && !h.bygone(id):
+		return "", false, nil // it may be too new for the records
 	case err != nil:
 		return "", false, err
 	}
 	return home.Node, true, nil
+}
+
+// errGone is in an error that says that no node has a sandbox, or ever will: nobody needs to be asked.
+var errGone = errors.New("no node has it any more")
+
+// bygone reports whether the node that this front knows a sandbox on has no lease. What has no home
+// has ended then: the node told the fleet of all that it had.
+func (h *homes) bygone(id carrel.ID) bool {
+	name, ok := h.nodes.engine.Directory().Node(id)
+	n, there := h.nodes.node(name)
+	return ok && there && !n.Alive()
 }
 
 // find returns the home of a sandbox, on a node that may be called.
@@ -99,7 +111,7 @@ func (h *homes) find(ctx context.Context, id carrel.ID) (fleet.Home, error) {
 	case err != nil:
 		return fleet.Home{}, err
 	case home.State == fleet.Ended:
-		return fleet.Home{}, &carrel.Error{Op: "find sandbox", Kind: carrel.NotFound, ID: id}
+		return fleet.Home{}, &carrel.Error{Op: "find sandbox", Kind: carrel.NotFound, ID: id, Err: fmt.Errorf("it was ended: %w", errGone)}
 	case home.State == fleet.Moving, home.Left <= 0:
 		return h.rescue(ctx, home)
 	}
@@ -202,13 +214,16 @@ func (h *homes) rescue(ctx context.Context, home fleet.Home) (fleet.Home, error)
 	})
 }
 
-// lost is the error for a sandbox whose node is gone, and which nobody else can take.
+// lost is the error for a sandbox whose node is gone, and which nobody else can take. It is NotFound
+// as soon as the fleet's records say that it is lost, and Unavailable in the second before.
 func lost(home fleet.Home) error {
 	e := &carrel.Error{Op: "find sandbox", Kind: carrel.Unavailable, ID: home.Sandbox, Field: "node",
 		Err:  fmt.Errorf("the lease of its node %s has expired, and the sandbox was %s", home.Node, home.State),
 		Hint: "it goes on when the node comes back; automatic snapshots (carrel lifecycle --checkpoint-every) let others take over"}
 	if home.State == fleet.Lost {
-		e.Err = fmt.Errorf("it ran on node %s, which is lost", home.Node)
+		name, _, _ := strings.Cut(strings.TrimPrefix(home.Node, "~"), "~")
+		e.Kind, e.Err = carrel.NotFound, fmt.Errorf("it was lost with its node %s, on which it ran: %w", name, errGone)
+		e.Hint = "make a new one; automatic snapshots (carrel lifecycle --checkpoint-every) let others take over"
 	}
 	return e
 }

@@ -277,7 +277,7 @@ func (p *proxy) node(ctx context.Context, id carrel.ID) (fleet.Node, error) {
 		}
 		err = &carrel.Error{Op: "route request", Kind: carrel.Unavailable, ID: id, Err: errors.New("its node has left the fleet")}
 	}
-	if carrel.KindOf(err) != carrel.NotFound {
+	if carrel.KindOf(err) != carrel.NotFound || errors.Is(err, errGone) {
 		return fleet.Node{}, err
 	}
 	ready, _ := p.nodes.ready()
@@ -345,6 +345,9 @@ func (p *proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	to, _ := r.Context().Value(targetKey{}).(*target)
 	request.Touch(r.Context(), string(to.id))
 	code, message := http.StatusBadGateway, "The node of the sandbox did not answer"
+	if errors.Is(err, errGone) {
+		message = "The sandbox was not found: " + err.Error() // with the code that the gateway has for it
+	}
 	if carrel.KindOf(err) == carrel.Unavailable {
 		code, message = http.StatusServiceUnavailable, err.Error()
 		if after := carrel.RetryAfterOf(err); after > 0 {

@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -328,12 +330,12 @@ func TestDeath(t *testing.T) {
 		}
 		return nil
 	})
-	_, err := try(ctx, f.Client, running.ID, "true")
-	if carrel.KindOf(err) != carrel.Unavailable || carrel.HintOf(err) == "" {
-		t.Errorf("a lost sandbox: %v, want Unavailable and a hint", err)
-	}
+	f.isLost(running.ID, "node-0")
 	if err := f.Kill(ctx, running.ID); err != nil {
 		t.Errorf("end a lost sandbox: %v", err)
+	}
+	if _, err := f.Get(ctx, running.ID); carrel.KindOf(err) != carrel.NotFound {
+		t.Errorf("a sandbox that was ended, and whose node is away: %v, want NotFound", err)
 	}
 
 	dead.Restart()
@@ -425,6 +427,43 @@ func TestSplit(t *testing.T) {
 	}
 }
 
+// isLost waits until the fleet's records say that a sandbox is lost, and asks for it in all ways: each
+// answer says that it was lost with its node.
+func (f *fleetOf) isLost(id carrel.ID, node string) {
+	f.t.Helper()
+	ctx := f.t.Context()
+	testenv.EventuallyNil(f.t, "the sandbox is recorded as lost", func() error {
+		if out := f.server.Exec(f.t, f.database(), "SELECT state FROM carrel.homes WHERE sandbox = '"+string(id)+"'::bytea"); strings.TrimSpace(out) != "lost" {
+			return fmt.Errorf("%s", out)
+		}
+		return nil
+	})
+	for what, ask := range map[string]func() error{
+		"get":     func() error { _, err := f.Get(ctx, id); return err },
+		"command": func() error { _, err := try(ctx, f.Client, id, "true"); return err },
+		"resume":  func() error { _, _, err := f.Resume(ctx, id, carrel.ResumeOptions{}); return err },
+	} {
+		if err := ask(); carrel.KindOf(err) != carrel.NotFound || carrel.HintOf(err) == "" || !strings.Contains(err.Error(), "lost with its node "+node) {
+			f.t.Errorf("%s: a lost sandbox: %v, want NotFound that names %s, and a hint", what, err, node)
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.fronts[0].URL()+"/files?path=/x", nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	r.Header.Set("E2b-Sandbox-Id", string(id))
+	r.Header.Set("E2b-Sandbox-Port", "49983")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusBadGateway || !strings.Contains(string(text), "lost with its node") {
+		f.t.Errorf("a port of a lost sandbox: %d %s %v", resp.StatusCode, text, err)
+	}
+}
+
 // TestIntruders come to the front's door for nodes without the join token, and with a name that is
 // another's. A name that a dead node had is given away, without the node's sandboxes.
 func TestIntruders(t *testing.T) {
@@ -465,19 +504,13 @@ func TestIntruders(t *testing.T) {
 		t.Errorf("the name of a node whose lease has not expired: %v", err)
 	}
 	testenv.EventuallyNil(t, "the dead node's name is free", func() error { return join("node-0", joinToken) })
-	_, err = try(t.Context(), f.Client, sb.ID, "true")
-	if carrel.KindOf(err) != carrel.Unavailable || carrel.HintOf(err) == "" {
-		t.Errorf("a sandbox of the dead node: %v, want Unavailable and a hint", err)
-	}
+	f.isLost(sb.ID, "node-0")
 	if n := f.stateOf("node-0"); n.Running+n.Paused+n.Lost != 0 {
 		t.Errorf("the machine that has the name now has sandboxes: %+v", n)
 	}
 	f.nodes[0].Restart() // the old machine; nobody lives in the name, so it gets it back
 	f.ready(1)
-	_, err = try(t.Context(), f.Client, sb.ID, "true")
-	if carrel.KindOf(err) != carrel.Unavailable {
-		t.Errorf("the sandbox after its node came back with its name: %v, want Unavailable", err)
-	}
+	f.isLost(sb.ID, "node-0")
 }
 
 // TestKeys makes a project's key at one front. It works at the other, and so does its end.

@@ -166,8 +166,8 @@ func cutNode(t *testing.T, m *machines) {
 		}
 		return nil
 	})
-	if _, err := try(ctx, m.Client, running.ID, "true"); carrel.KindOf(err) != carrel.Unavailable || carrel.HintOf(err) == "" {
-		t.Errorf("a lost sandbox: %v, want Unavailable and a hint", err)
+	if _, err := try(ctx, m.Client, running.ID, "true"); carrel.KindOf(err) != carrel.NotFound || carrel.HintOf(err) == "" {
+		t.Errorf("a lost sandbox: %v, want NotFound and a hint", err)
 	}
 	m.net.Switch().Heal()
 	m.ready(len(m.nodes))
