@@ -11,4 +11,6 @@ type Load struct {
 	// for their turn. Wait is how long a new request would wait.
 	Starting, Limit, Waiting int
 	Wait                     time.Duration
+	// Event is the number of the machine's newest event.
+	Event int64
 }

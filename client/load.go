@@ -19,6 +19,7 @@ func (p machineCalls) Load(ctx context.Context) (carrel.Load, error) {
 		Wakes    int     `json:"wakesWaiting"`
 		Creates  int     `json:"createsWaiting"`
 		WaitMS   float64 `json:"waitMs"`
+		Event    int64   `json:"event"`
 		Machine  struct {
 			Memory      int64 `json:"memory"`
 			MemoryTotal int64 `json:"memoryTotal"`
@@ -32,7 +33,7 @@ func (p machineCalls) Load(ctx context.Context) (carrel.Load, error) {
 	m := out.Machine
 	return carrel.Load{Memory: m.Memory, MemoryTotal: m.MemoryTotal, Disk: m.Disk, DiskTotal: m.DiskTotal,
 		Starting: out.Starting, Limit: out.Limit, Waiting: out.Wakes + out.Creates,
-		Wait: time.Duration(out.WaitMS * float64(time.Millisecond))}, nil
+		Wait: time.Duration(out.WaitMS * float64(time.Millisecond)), Event: out.Event}, nil
 }
 
 // Tiers asks the daemon which tiers work on its machine. It is for administrators.

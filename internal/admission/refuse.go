@@ -122,6 +122,8 @@ type State struct {
 	// RefusedBy splits Refused by its reasons. Waited is how long those waited that were let in.
 	RefusedBy map[string]uint64 `json:"-"`
 	Waited    map[string]Waits  `json:"-"`
+	// Event is the number of the machine's newest event. A gate leaves it 0.
+	Event int64 `json:"event,omitempty"`
 	// Machine is what is free; nil if nobody measures it. A gate leaves it nil.
 	Machine *Machine `json:"machine,omitempty"`
 }

@@ -397,6 +397,9 @@ func (a *Assembly) Admission() admission.State {
 	if a.host != nil {
 		st.Machine = a.host.Machine()
 	}
+	if last, err := a.state.EventsBefore(context.Background(), "", 0, 1); err == nil && len(last) == 1 {
+		st.Event = last[0].Seq
+	}
 	return st
 }
 

@@ -62,6 +62,7 @@ address may hold a password: give it in CARREL_STATE or in a file (--state-file)
 	cfg.SignIn.Flags(f)
 	f.StringVar(&cfg.TrailDir, "trail-dir", "", "directory of this front's audit trail (default: none)")
 	cfg.Trail.Flags(f)
+	config.AllowWebhookFlag(f, &cfg.AllowWebhooks)
 	f.StringVar(&cfg.LogFormat, "log-format", cfg.LogFormat, "text or json")
 	f.StringVar(&cfg.LogLevel, "log-level", cfg.LogLevel, "debug, info, warn or error")
 	return c

@@ -23,11 +23,16 @@ type Registries struct {
 	LayerCache int64
 }
 
+// AllowWebhookFlag adds the flag for hosts that webhooks may be sent to.
+func AllowWebhookFlag(f *pflag.FlagSet, hosts *[]string) {
+	f.StringSliceVar(hosts, "allow-webhook", *hosts,
+		"host that webhooks may be sent to although its address is private: HOST, HOST:PORT, or http://HOST:PORT without TLS (repeat)")
+}
+
 // registryFlags adds the flags for registries.
 func (c *Config) registryFlags(f *pflag.FlagSet) {
 	r := &c.Registries
-	f.StringSliceVar(&c.AllowWebhooks, "allow-webhook", c.AllowWebhooks,
-		"host that webhooks may be sent to although its address is private: HOST, HOST:PORT, or http://HOST:PORT without TLS (repeat)")
+	AllowWebhookFlag(f, &c.AllowWebhooks)
 	f.StringSliceVar(&r.Allow, "allow-registry", r.Allow,
 		"registry that may have a private address: HOST, HOST:PORT, or http://HOST:PORT without TLS (repeat)")
 	f.StringSliceVar(&r.Mirrors, "registry-mirrors", r.Mirrors,

@@ -167,6 +167,8 @@ type UsageCopy struct {
 // Package state/postgres has the only lasting one. Errors: those below, and Unavailable.
 type Registry interface {
 	Shares
+	Hooks
+	Logins
 
 	// Authority returns the fleet's authority. The first caller's is kept.
 	Authority(ctx context.Context, first Authority) (Authority, error)

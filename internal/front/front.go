@@ -67,6 +67,8 @@ type Config struct {
 	// TrailDir is where this front keeps its audit trail; "" is no trail.
 	TrailDir string
 	Trail    config.Trail
+	// AllowWebhooks are hosts that webhooks may be sent to wherever they are. All fronts have the same.
+	AllowWebhooks []string
 	// Tolerate are the taints that projects tolerate, PROJECT=TAINT.
 	Tolerate            []string
 	LogFormat, LogLevel string
@@ -90,6 +92,7 @@ type Front struct {
 	engine    *engine.Engine
 	core      *core
 	builds    *builds
+	hooks     *hooks
 	proxy     *proxy
 	certs     certs.Source // nil without TLS
 
@@ -272,6 +275,9 @@ func (f *Front) openDoors() (err error) {
 	if err := f.openSSH(service); err != nil {
 		return err
 	}
+	if err := f.openHooks(); err != nil {
+		return err
+	}
 	people := access.NewPeople(service, f.directory)
 	overseer := access.NewOverseer(f.directory, carrel.NoMetering{}, host{f.core}, f.log)
 	allowances := access.NewAllowances(people, overseer, func(carrel.Holder) int { return 0 }, false)
@@ -282,7 +288,7 @@ func (f *Front) openDoors() (err error) {
 	}
 	control := api.New(api.Options{
 		Service: service, Builds: service, UploadKey: derived(f.authority.Key, "carrel fleet uploads"), Callers: f.callers, Version: version.Version, Limits: defaults.Limits, MaxTimeout: defaults.MaxTimeout,
-		People: countedPeople{people}, Persons: persons, Trails: f.trails(service), Journal: f.journal(), Allowances: allowancesOf{Allowances: allowances}, Nodes: access.Nodes{Service: service, Core: fleetNodes{f.core}},
+		People: countedPeople{people}, Persons: persons, Trails: f.trails(service), Journal: f.journal(), Webhooks: access.Webhooks{Service: service, Of: f.hooks.view.For}, Allowances: allowancesOf{Allowances: allowances}, Nodes: access.Nodes{Service: service, Core: fleetNodes{f.core}},
 		Ready: f.ready.Load, Done: f.stopping, Log: f.log,
 	})
 	if f.cfg.TLSCert != "" {
@@ -324,7 +330,7 @@ func (f *Front) Serve(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel() // before the wait
-	for _, run := range []func(context.Context){f.nodes.run, f.core.templates.run, f.builds.run, f.core.vault.run, f.core.shares.run, f.ledgers().run, f.directory.Tend, fleetNodes{f.core}.undertake, f.followPeople} {
+	for _, run := range []func(context.Context){f.nodes.run, f.core.templates.run, f.builds.run, f.core.vault.run, f.core.shares.run, f.ledgers().run, f.directory.Tend, fleetNodes{f.core}.undertake, f.followPeople, f.hooks.run} {
 		wg.Go(func() { run(ctx) })
 	}
 	if f.certs != nil {

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"context"
 	"net/http"
 	"strings"
 
@@ -8,12 +9,13 @@ import (
 	"github.com/carrel-dev/carrel/internal/access"
 	"github.com/carrel-dev/carrel/internal/console"
 	"github.com/carrel-dev/carrel/internal/daemon"
+	"github.com/carrel-dev/carrel/internal/fleet"
 	"github.com/carrel-dev/carrel/internal/signin"
 )
 
 // openSignIns opens the people, the pages on which they sign in, and the console. People and sessions are in the
-// fleet's database. What a browser keeps on its way to the provider is good at every front. Only a
-// command line's codes are one front's own.
+// fleet's database, and so are the command lines that wait. What a browser keeps on its way to the
+// provider is good at every front.
 func (f *Front) openSignIns(people *access.People) (carrel.Persons, func(http.Handler) http.Handler, error) {
 	s := f.cfg.SignIn
 	if err := s.Check(); err != nil {
@@ -29,7 +31,7 @@ func (f *Front) openSignIns(people *access.People) (carrel.Persons, func(http.Ha
 	persons := access.NewPersons(people, signIns)
 	f.callers.SecureCookies(strings.HasPrefix(f.publicURL(), "https://"))
 	door := signin.New(signin.Options{People: signIns, Cookies: f.callers, Passwords: persons, Provider: provider,
-		PublicURL: f.publicURL, Seal: derived(f.authority.Key, "carrel fleet sign-in"), Journal: f.journal(), Log: f.log})
+		PublicURL: f.publicURL, Devices: devices{f.registry}, Seal: derived(f.authority.Key, "carrel fleet sign-in"), Journal: f.journal(), Log: f.log})
 	page := daemon.Console(f.callers, signIns, console.Options{Provider: provider != nil, PublicURL: f.publicURL})
 	return persons, func(next http.Handler) http.Handler { return page(door.Wrap(next)) }, nil
 }
@@ -40,4 +42,22 @@ func (f *Front) publicURL() string {
 		return f.cfg.SignIn.PublicURL
 	}
 	return f.url
+}
+
+// devices are the command lines that wait at any front.
+type devices struct{ logins fleet.Logins }
+
+// Add implements signin.Devices.
+func (d devices) Add(ctx context.Context, dev signin.Device, most int) error {
+	return d.logins.AddLogin(ctx, fleet.Login(dev), most)
+}
+
+// Change implements signin.Devices.
+func (d devices) Change(ctx context.Context, hash, code string, fn func(*signin.Device) bool) error {
+	return d.logins.ChangeLogin(ctx, hash, code, func(l *fleet.Login) bool {
+		dev := signin.Device(*l)
+		keep := fn(&dev)
+		*l = fleet.Login(dev)
+		return keep
+	})
 }

@@ -32,7 +32,11 @@ type vault struct {
 }
 
 func newVault(r fleet.Registry, n *nodes, authorityKey []byte, log *slog.Logger) *vault {
-	key := derived(authorityKey, "carrel fleet secrets")
+	return &vault{registry: r, nodes: n, seal: sealer(derived(authorityKey, "carrel fleet secrets")), log: log}
+}
+
+// sealer seals with a key of 32 bytes.
+func sealer(key []byte) cipher.AEAD {
 	block, err := aes.NewCipher(key)
 	if err != nil {
 		panic(err) // only for keys of another length
@@ -41,7 +45,7 @@ func newVault(r fleet.Registry, n *nodes, authorityKey []byte, log *slog.Logger)
 	if err != nil {
 		panic(err) // only for ciphers with other blocks
 	}
-	return &vault{registry: r, nodes: n, seal: seal, log: log}
+	return seal
 }
 
 // derived is a key of 32 bytes for one purpose, which all fronts of the fleet derive alike.
@@ -229,6 +233,37 @@ func (s projectSecrets) DeleteSecret(ctx context.Context, ref string) error {
 		}
 		return nil
 	})
+}
+
+// leastHidden is the length of the shortest value that is hidden in texts. Shorter ones would be found
+// in ordinary words.
+const leastHidden = 6
+
+// values are the values of a project's secrets, each with the text that hides it. A value may contain
+// another one, so the longer one comes first.
+func (v *vault) values(ctx context.Context, project string) (pairs []string, err error) {
+	all, err := v.registry.Secrets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []carrel.NewSecret
+	for _, s := range all {
+		if s.Project != project {
+			continue
+		}
+		n, err := v.unseal(s)
+		if err != nil {
+			return nil, err
+		}
+		if len(n.Value) >= leastHidden {
+			list = append(list, n)
+		}
+	}
+	slices.SortFunc(list, func(a, b carrel.NewSecret) int { return len(b.Value) - len(a.Value) })
+	for _, n := range list {
+		pairs = append(pairs, n.Value, "[redacted: secret "+n.Name+"]")
+	}
+	return pairs, nil
 }
 
 // run gives secrets to nodes that lack them, until ctx ends.

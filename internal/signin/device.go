@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
@@ -22,23 +23,13 @@ const (
 	deviceTime = 10 * time.Minute
 	// maxDevices bounds the command lines that wait.
 	maxDevices = 1000
+	// codeTries bounds the codes that are tried until one is in no use.
+	codeTries = 8
 	// codeLetters are the letters of a user code: no vowels, so that no words come out, and none
 	// that look alike. Eight of them are 34 bits.
 	codeLetters = "BCDFGHJKLMNPQRSTVWXZ"
 	grantDevice = "urn:ietf:params:oauth:grant-type:device_code"
 )
-
-// device is a command line that waits for its person.
-type device struct {
-	code     string // the user code, without the dash
-	label    string // what it says about itself
-	from     string // its network address
-	until    time.Time
-	interval time.Duration
-	asked    time.Time // its last question
-	person   string    // who confirmed it; "" is nobody yet
-	denied   bool
-}
 
 func hashOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
@@ -106,32 +97,27 @@ func (d *Door) authorizeDevice(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Retry-After", seconds(wait))
 		return tellProgram(w, http.StatusTooManyRequests, map[string]string{"error": "slow_down"})
 	}
-	code := random()
-	dev := &device{label: clean(r.PostForm.Get("device_name")), from: fromOf(r),
-		until: time.Now().Add(deviceTime), interval: d.opts.Interval}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	used := map[string]bool{}
-	for hash, o := range d.devices {
-		if time.Now().After(o.until) {
-			delete(d.devices, hash)
+	code, user := random(), ""
+	for range codeTries {
+		user = newCode()
+		err := d.opts.Devices.Add(r.Context(), Device{Hash: hashOf(code), Code: d.hashOfCode(user), Label: clean(r.PostForm.Get("device_name")),
+			From: fromOf(r), Interval: d.opts.Interval, Left: deviceTime}, maxDevices)
+		switch carrel.KindOf(err) {
+		case carrel.AlreadyExists:
 			continue
+		case carrel.Exhausted:
+			w.Header().Set("Retry-After", "60")
+			return tellProgram(w, http.StatusServiceUnavailable, map[string]string{"error": "temporarily_unavailable"})
 		}
-		used[o.code] = true
+		if err != nil {
+			return err
+		}
+		break
 	}
-	if len(d.devices) >= maxDevices {
-		w.Header().Set("Retry-After", "60")
-		return tellProgram(w, http.StatusServiceUnavailable,
-			map[string]string{"error": "temporarily_unavailable"})
-	}
-	for dev.code = newCode(); used[dev.code]; {
-		dev.code = newCode()
-	}
-	d.devices[hashOf(code)] = dev
 	base := strings.TrimSuffix(d.opts.PublicURL(), "/") + DevicePath
 	return tellProgram(w, http.StatusOK, map[string]any{
-		"device_code": code, "user_code": dashed(dev.code), "verification_uri": base,
-		"verification_uri_complete": base + "?" + url.Values{"code": {dashed(dev.code)}}.Encode(),
+		"device_code": code, "user_code": dashed(user), "verification_uri": base,
+		"verification_uri_complete": base + "?" + url.Values{"code": {dashed(user)}}.Encode(),
 		"expires_in":                int(deviceTime.Seconds()),
 		"interval":                  int((d.opts.Interval + time.Second - 1) / time.Second),
 	})
@@ -158,35 +144,23 @@ func (d *Door) token(w http.ResponseWriter, r *http.Request) error {
 	if r.PostForm.Get("grant_type") != grantDevice {
 		return oauthError(w, "unsupported_grant_type", "only the device flow is served here")
 	}
-	hash, now := hashOf(r.PostForm.Get("device_code")), time.Now()
-	d.mu.Lock()
-	dev := d.devices[hash]
-	var answer string
+	var dev Device
+	answer := ""
+	err := d.opts.Devices.Change(r.Context(), hashOf(r.PostForm.Get("device_code")), "", func(now *Device) (keep bool) {
+		answer, keep = asked(now)
+		dev = *now
+		return keep
+	})
 	switch {
-	case dev == nil:
+	case carrel.KindOf(err) == carrel.NotFound:
 		answer = "invalid_grant"
-	case now.After(dev.until):
-		answer = "expired_token"
-		delete(d.devices, hash)
-	case dev.denied:
-		answer = "access_denied"
-		delete(d.devices, hash)
-	case now.Sub(dev.asked) < dev.interval-dev.interval/10:
-		dev.interval += 5 * time.Second
-		answer = "slow_down"
-	case dev.person == "":
-		answer = "authorization_pending"
-	default:
-		delete(d.devices, hash) // one code has one token
+	case err != nil:
+		return err
 	}
-	if dev != nil {
-		dev.asked = now
-	}
-	d.mu.Unlock()
 	if answer != "" {
 		return oauthError(w, answer, "see RFC 8628")
 	}
-	secret, ends, err := d.opts.People.Begin(r.Context(), dev.person, state.TokenSession, dev.label)
+	secret, ends, err := d.opts.People.Begin(r.Context(), dev.Person, state.TokenSession, dev.Label)
 	if err != nil {
 		if carrel.KindOf(err) == carrel.Forbidden {
 			return oauthError(w, "access_denied", "the person is disabled")
@@ -195,6 +169,23 @@ func (d *Door) token(w http.ResponseWriter, r *http.Request) error {
 	}
 	return tellProgram(w, http.StatusOK, map[string]any{"access_token": secret, "token_type": "Bearer",
 		"expires_in": int(time.Until(ends).Seconds())})
+}
+
+// asked is the answer to a command line's question; "" is a token, which it gets once.
+func asked(dev *Device) (answer string, keep bool) {
+	dev.Asked = true
+	switch {
+	case dev.Left <= 0:
+		return "expired_token", false
+	case dev.Denied:
+		return "access_denied", false
+	case dev.Quiet < dev.Interval-dev.Interval/10:
+		dev.Interval += 5 * time.Second
+		return "slow_down", true
+	case dev.Person == "":
+		return "authorization_pending", true
+	}
+	return "", false // one code has one token
 }
 
 // revoke ends the session of a token (RFC 7009). Whoever has the token may end it.
@@ -224,20 +215,32 @@ func (d *Door) device(w http.ResponseWriter, r *http.Request) error {
 	return render(w, http.StatusOK, v)
 }
 
-// waiting finds the command line that a person means. A wrong code counts as an attempt.
-func (d *Door) waiting(r *http.Request, s signedIn) (*device, error) {
+// waiting calls fn with the command line that a person means. A wrong code counts as an attempt. It
+// reports whether one waits with the code, and returns the code.
+func (d *Door) waiting(r *http.Request, s signedIn, fn func(*Device)) (code string, found bool, err error) {
 	if wait := d.codes.Take(s.ID); wait > 0 {
-		return nil, &carrel.Error{Kind: carrel.Exhausted, Field: "code", Err: errTries, RetryAfter: wait}
+		return "", false, &carrel.Error{Kind: carrel.Exhausted, Field: "code", Err: errTries, RetryAfter: wait}
 	}
-	code, now := plainCode(r.PostForm.Get("code")), time.Now()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, dev := range d.devices {
-		if code != "" && dev.code == code && now.Before(dev.until) && dev.person == "" && !dev.denied {
-			return dev, nil
+	if code = plainCode(r.PostForm.Get("code")); code == "" {
+		return "", false, nil
+	}
+	err = d.opts.Devices.Change(r.Context(), "", d.hashOfCode(code), func(dev *Device) bool {
+		if found = dev.Left > 0 && dev.Person == "" && !dev.Denied; found {
+			fn(dev)
 		}
+		return true
+	})
+	if carrel.KindOf(err) == carrel.NotFound {
+		err = nil
 	}
-	return nil, nil
+	return code, found && err == nil, err
+}
+
+// hashOfCode is the hash of a user code. It has a key: the codes are so short that all could be tried.
+func (d *Door) hashOfCode(code string) string {
+	h := hmac.New(sha256.New, d.seal[:])
+	_, _ = h.Write([]byte("user code\x00" + code)) // never fails
+	return string(h.Sum(nil))
 }
 
 // noCode is the page for a code that nobody waits with.
@@ -252,15 +255,16 @@ func (d *Door) deviceCode(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	dev, err := d.waiting(r, s)
+	var dev Device
+	code, found, err := d.waiting(r, s, func(now *Device) { dev = *now })
 	if err != nil {
 		return err
 	}
-	if dev == nil {
+	if !found {
 		return noCode(w, s)
 	}
 	return render(w, http.StatusOK, view{Page: "confirm", Person: s.Name, Token: s.token,
-		Code: dashed(dev.code), Label: dev.label, From: dev.from})
+		Code: dashed(code), Label: dev.Label, From: dev.From})
 }
 
 // confirm takes the person's answer.
@@ -269,21 +273,20 @@ func (d *Door) confirm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	dev, err := d.waiting(r, s)
+	yes := r.PostForm.Get("answer") == "yes"
+	// The first answer counts, whoever gives it.
+	_, found, err := d.waiting(r, s, func(dev *Device) {
+		if dev.Denied = !yes; yes {
+			dev.Person = s.ID
+		}
+	})
 	if err != nil {
 		return err
 	}
-	if dev == nil {
+	if !found {
 		return noCode(w, s)
 	}
 	d.codes.Forget(s.ID)
-	yes := r.PostForm.Get("answer") == "yes"
-	d.mu.Lock()
-	if yes && dev.person == "" {
-		dev.person = s.ID
-	}
-	dev.denied = !yes
-	d.mu.Unlock()
 	if !yes {
 		return render(w, http.StatusOK, view{Page: "done", Done: "The command line was refused."})
 	}

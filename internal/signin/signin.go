@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/carrel-dev/carrel"
@@ -81,6 +80,8 @@ type Options struct {
 	Provider Provider
 	// PublicURL returns the address at which browsers reach the daemon.
 	PublicURL func() string
+	// Devices keep the command lines that wait; nil keeps them in memory.
+	Devices Devices
 	// Seal signs what a browser keeps on its way to the provider. Doors that serve the same browsers
 	// have the same one; nil makes one.
 	Seal []byte
@@ -99,9 +100,6 @@ type Door struct {
 	seal     [32]byte // signs what a browser keeps between its way to the provider and back
 	codes    *attempts.Counter
 	asks     *attempts.Counter
-
-	mu      sync.Mutex
-	devices map[string]*device // by the hash of the device code
 }
 
 // New returns the door.
@@ -109,10 +107,13 @@ func New(opts Options) *Door {
 	if opts.Interval == 0 {
 		opts.Interval = 5 * time.Second
 	}
+	if opts.Devices == nil {
+		opts.Devices = &memory{all: map[string]*kept{}}
+	}
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Door{opts: opts, mux: http.NewServeMux(), devices: map[string]*device{},
+	d := &Door{opts: opts, mux: http.NewServeMux(),
 		codes: attempts.New(10, time.Minute), asks: attempts.New(20, 10*time.Second)}
 	if opts.Seal != nil {
 		d.seal = sha256.Sum256(opts.Seal)

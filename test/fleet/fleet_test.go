@@ -71,7 +71,7 @@ func (f *fleetOf) addFront() (stop func()) {
 	log := slog.New(slog.NewTextHandler(testLog{f.t}, nil))
 	fr, err := front.New(f.t.Context(), front.Config{Listen: "127.0.0.1:0", NodesListen: "127.0.0.1:0", SSHListen: "127.0.0.1:0", State: f.state,
 		TokenFile: filepath.Join(f.dir, "token"), KeyFile: filepath.Join(f.dir, "key"),
-		Lease: f.lease, Trail: config.Default().Trail, TrailDir: filepath.Join(f.dir, fmt.Sprint("trail-", len(f.fronts)))}, log)
+		Lease: f.lease, Trail: config.Default().Trail, TrailDir: filepath.Join(f.dir, fmt.Sprint("trail-", len(f.fronts))), AllowWebhooks: []string{"http://127.0.0.1"}}, log)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -1,7 +1,9 @@
 package fleet
 
 import (
+	"encoding/json"
 	"fmt"
+	"html"
 	"io"
 	"maps"
 	"net/http"
@@ -11,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/client"
+	"github.com/carrel-dev/carrel/internal/signin"
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
@@ -88,6 +92,7 @@ func (f *fleetOf) people(project string, own, foreign carrel.ID) {
 			t.Errorf("front %d: another project's sandbox: %d %v", i, code, err)
 		}
 	}
+	f.device(project, do)
 	yes := true
 	if _, err := f.Persons().UpdatePerson(ctx, "kim", carrel.PersonUpdate{Disabled: &yes}); err != nil {
 		t.Fatal(err)
@@ -100,6 +105,71 @@ func (f *fleetOf) people(project string, own, foreign carrel.ID) {
 		}
 		return nil
 	})
+}
+
+// device logs a command line in that never asks the front again where it began. Its person confirms it at
+// one front, and each of its codes is good once.
+func (f *fleetOf) device(project string, do func(front int, path string, form url.Values) (int, string, error)) {
+	t := f.t
+	t.Helper()
+	ask := func(front int, path string, form url.Values) (out struct {
+		Device string `json:"device_code"`
+		User   string `json:"user_code"`
+		Token  string `json:"access_token"`
+		Error  string `json:"error"`
+	}) {
+		t.Helper()
+		resp, err := http.PostForm(f.fronts[front].URL()+path, form)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if err := json.NewDecoder(resp.Body).Decode(&out); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	began := ask(0, signin.DeviceAuthPath, url.Values{"client_id": {"carrel"}, "device_name": {"laptop"}})
+	if out := f.server.Exec(t, f.database(), "SELECT l.*::text FROM carrel.logins l"); out == "" || strings.Contains(out, strings.ReplaceAll(began.User, "-", "")) || strings.Contains(out, began.Device) {
+		t.Errorf("what is kept of the codes: %q", out)
+	}
+	_, form, err := do(1, signin.DevicePath, nil)
+	_, rest, found := strings.Cut(form, `name="token" value="`)
+	token, _, _ := strings.Cut(rest, `"`)
+	if err != nil || !found {
+		t.Fatalf("the form: %s %v", form, err)
+	}
+	confirm := func(answer string) (int, string) {
+		t.Helper()
+		code, text, err := do(1, signin.DevicePath+"/confirm", url.Values{"token": {html.UnescapeString(token)}, "code": {began.User}, "answer": {answer}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return code, text
+	}
+	if code, text := confirm("yes"); code != http.StatusOK || !strings.Contains(text, "is logged in") {
+		t.Fatalf("confirm: %d %s", code, text)
+	}
+	if code, text := confirm("no"); code != http.StatusBadRequest { // the first answer counts
+		t.Errorf("answer again: %d %s", code, text)
+	}
+	grant := url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:device_code"}, "device_code": {began.Device}}
+	got := ask(1, signin.TokenPath, grant)
+	if got.Token == "" {
+		t.Fatalf("no token: %+v", got)
+	}
+	if again := ask(0, signin.TokenPath, grant); again.Token != "" || again.Error != "invalid_grant" {
+		t.Errorf("the code is good twice: %+v", again)
+	}
+	for i := range f.fronts {
+		testenv.EventuallyNil(t, "the token is good at both fronts", func() error {
+			svc, err := client.New(f.fronts[i].URL(), got.Token, client.WithProject(project))
+			if err == nil {
+				_, err = svc.List(t.Context(), carrel.ListOptions{})
+			}
+			return err
+		})
+	}
 }
 
 // trails looks for what the key of a project, its SSH key and its person did at the second front, in

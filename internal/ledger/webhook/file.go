@@ -27,6 +27,14 @@ type hook struct {
 	Secret  string
 	// From is the number of the newest event when the webhook was made or enabled.
 	From int64
+	// Since says from which event on types count that were added later; only a fleet's webhooks have it.
+	Since map[string]int64 `json:",omitempty"`
+}
+
+// wants reports whether the webhook asks for an event.
+func (h *hook) wants(e *carrel.Event) bool {
+	kind := lifecycleType(e)
+	return kind != "" && e.Project == h.Project && slices.Contains(h.Events, kind) && e.Seq > h.Since[kind]
 }
 
 // public is the webhook as callers see it.
@@ -84,9 +92,10 @@ const (
 
 // progress is what a webhook has done: the content of its progress file.
 type progress struct {
-	name string
-	f    *os.File
-	size int64
+	name   string
+	f      *os.File
+	size   int64
+	shared *sharedLog // in place of the file
 
 	at      int64           // all events up to it are settled, unless they wait
 	settled map[int64]bool  // settled ones above at
@@ -95,9 +104,14 @@ type progress struct {
 	recent  []*item // delivered, the newest delivery last
 }
 
+func newProgress(from int64) *progress {
+	return &progress{at: from, settled: map[int64]bool{}, waiting: map[int64]*item{}, dead: map[int64]*item{}}
+}
+
 // openProgress reads the file of a webhook, and makes it for a new one.
 func openProgress(name string, from int64) (*progress, error) {
-	p := &progress{name: name, at: from, settled: map[int64]bool{}, waiting: map[int64]*item{}, dead: map[int64]*item{}}
+	p := newProgress(from)
+	p.name = name
 	raw, err := os.ReadFile(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -146,15 +160,21 @@ func (p *progress) apply(l *line) {
 // power failure may lose them, and their deliveries are repeated.
 func (p *progress) add(sync bool, lines ...line) error {
 	var out []byte
-	for i := range lines {
-		raw, err := json.Marshal(&lines[i])
-		if err != nil {
-			return err
-		}
-		out = append(append(out, raw...), '\n')
+	all, err := rawLines(lines)
+	if err != nil {
+		return err
 	}
 	for i := range lines {
 		p.apply(&lines[i])
+	}
+	if s := p.shared; s != nil {
+		if s.lines += len(lines); s.shared.Duty != nil && s.lines > maxLines+4*(len(p.dead)+len(p.waiting)+len(p.settled)) {
+			return p.rewrite()
+		}
+		return s.write(all, false)
+	}
+	for _, raw := range all {
+		out = append(append(out, raw...), '\n')
 	}
 	if p.size += int64(len(out)); p.size > maxFile+int64(512*(len(p.dead)+len(p.waiting)+len(p.settled))) {
 		return p.rewrite()
@@ -167,6 +187,22 @@ func (p *progress) add(sync bool, lines ...line) error {
 	}
 	return nil
 }
+
+// rawLines are lines in their written form.
+func rawLines(lines []line) ([][]byte, error) {
+	out := make([][]byte, len(lines))
+	for i := range lines {
+		var err error
+		if out[i], err = json.Marshal(&lines[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// maxLines is how many lines a webhook of a fleet has before they are written anew, besides those that
+// matter.
+const maxLines = 2000
 
 // forget drops dead ones whose events are forgotten, and the oldest above the bound.
 func (p *progress) forget(before time.Time) {
@@ -189,10 +225,8 @@ func (p *progress) forget(before time.Time) {
 // rewrite writes the file anew, with what still matters.
 func (p *progress) rewrite() error {
 	p.forget(time.Now().Add(-kept))
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	put := func(l line) { _ = enc.Encode(l) } // numbers, times and texts always encode
-	put(line{Kind: lineAt, Seq: p.at})
+	lines := []line{{Kind: lineAt, Seq: p.at}}
+	put := func(l line) { lines = append(lines, l) }
 	for seq := range p.settled {
 		put(line{Kind: lineDropped, Seq: seq})
 	}
@@ -204,6 +238,18 @@ func (p *progress) rewrite() error {
 	}
 	for _, it := range p.waiting {
 		put(it.line)
+	}
+	all, err := rawLines(lines)
+	if err != nil {
+		return err
+	}
+	if s := p.shared; s != nil {
+		s.lines = len(all)
+		return s.write(all, true)
+	}
+	var out bytes.Buffer
+	for _, raw := range all {
+		out.Write(append(raw, '\n'))
 	}
 	if err := atomicfile.Write(p.name, out.Bytes(), 0o600); err != nil {
 		return err
@@ -219,7 +265,12 @@ func (p *progress) rewrite() error {
 	return nil
 }
 
-func (p *progress) close() error { return p.f.Close() }
+func (p *progress) close() error {
+	if p.f == nil {
+		return nil
+	}
+	return p.f.Close()
+}
 
 // hookName and progressName are the files of a webhook.
 func hookName(dir, id string) string     { return filepath.Join(dir, id+".json") }

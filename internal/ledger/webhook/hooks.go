@@ -43,6 +43,8 @@ const (
 type Options struct {
 	// Dir is a directory of the webhooks' own.
 	Dir string
+	// Shared keeps the webhooks of a fleet; they have no directory then. Sync takes them over.
+	Shared *Shared
 	// Identity is the identity of the data directory, part of all events' IDs.
 	Identity string
 	// Store has the events.
@@ -99,9 +101,6 @@ func Open(opts Options) (*Hooks, error) {
 	if err != nil {
 		return nil, internal(err)
 	}
-	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
-		return nil, internal(err)
-	}
 	h := &Hooks{opts: opts, sender: s, turns: make(chan struct{}, allAtOnce),
 		runners: map[string]*runner{}, shares: map[string]chan struct{}{}}
 	h.events = &events{store: opts.Store, build: builds(opts.Template), redact: opts.Redact, print: printOf(opts.Identity)}
@@ -109,6 +108,12 @@ func Open(opts Options) (*Hooks, error) {
 		h.events.redact = func(context.Context, string) func(string) string { return func(text string) string { return text } }
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
+	if opts.Shared != nil {
+		return h, nil
+	}
+	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
+		return nil, internal(err)
+	}
 	names, err := filepath.Glob(filepath.Join(opts.Dir, "*.json"))
 	if err != nil {
 		return nil, internal(err)
@@ -169,6 +174,9 @@ func builds(template func(context.Context, string) (carrel.Template, error)) fun
 	}
 }
 
+// Halt stops all deliveries, and does not wait for them.
+func (h *Hooks) Halt() { h.cancel() }
+
 // Close stops all deliveries and waits for them.
 func (h *Hooks) Close() error {
 	h.mu.Lock()
@@ -178,10 +186,14 @@ func (h *Hooks) Close() error {
 	h.mu.Unlock()
 	h.cancel()
 	var errs []error
+	away := false // the fleet's records: what is not written is found again
 	for _, r := range runners {
 		r.stop()
 		r.mu.Lock()
-		r.keep(false, line{Kind: lineAt, Seq: r.position()})
+		if !away {
+			err := r.keep(false, line{Kind: lineAt, Seq: r.position()})
+			away = err != nil && h.opts.Shared != nil
+		}
 		errs = append(errs, r.p.close())
 		r.mu.Unlock()
 	}
@@ -257,7 +269,12 @@ func newID() string {
 }
 
 // For returns the webhooks of one project.
-func (h *Hooks) For(project string) carrel.Webhooks { return ofProject{h, project} }
+func (h *Hooks) For(project string) carrel.Webhooks {
+	if h.opts.Shared != nil {
+		return viewed{h, project}
+	}
+	return ofProject{h, project}
+}
 
 // ofProject is the webhooks of one project.
 type ofProject struct {
@@ -366,6 +383,13 @@ func (o ofProject) CreateWebhook(ctx context.Context, n carrel.NewWebhook) (carr
 			Err:  fmt.Errorf("the project has %d webhooks of at most %d, and all projects have %d of at most %d", own, maxPerProject, len(o.runners), maxAll),
 			Hint: "carrel webhook rm removes one"}
 	}
+	if s := o.opts.Shared; s != nil {
+		f, err := s.sealed(&k)
+		if err == nil {
+			err = s.Hooks.AddHook(ctx, f, maxPerProject, maxAll)
+		}
+		return out, err
+	}
 	p, err := openProgress(progressName(o.opts.Dir, k.ID), k.From)
 	if err != nil {
 		return carrel.Webhook{}, &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
@@ -440,19 +464,25 @@ func (o ofProject) UpdateWebhook(ctx context.Context, id string, u carrel.Webhoo
 	if switched {
 		k.From = newest
 	}
-	if err := o.write(op, &k); err != nil {
-		return carrel.Webhook{}, err
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.hook = k
-	r.keep(true, line{Kind: lineAt, Seq: r.position()}) // events of new types count from now on
-	if switched {                                       // what waited is dropped, and so is what happened while it was disabled
-		lines := []line{{Kind: lineAt, Seq: newest}}
+	lines := []line{{Kind: lineAt, Seq: r.position()}} // events of new types count from now on
+	if switched {                                      // what waited is dropped, and so is what happened while it was disabled
+		lines = append(lines, line{Kind: lineAt, Seq: newest})
 		for seq := range r.p.waiting {
 			lines = append(lines, line{Kind: lineDropped, Seq: seq})
 		}
-		r.keep(true, lines...)
+	}
+	if o.opts.Shared != nil {
+		k.Since = addedSince(&k, &r.hook, newest)
+		return k.public(), o.change(ctx, r, &k, lines)
+	}
+	if err := o.write(op, &k); err != nil {
+		return carrel.Webhook{}, err
+	}
+	r.hook = k
+	_ = r.keep(true, lines...)
+	if switched {
 		clear(r.open)
 	}
 	return k.public(), nil
@@ -465,13 +495,16 @@ func set[T any](to *T, from *T) {
 }
 
 // DeleteWebhook implements carrel.Webhooks.
-func (o ofProject) DeleteWebhook(_ context.Context, id string) error {
+func (o ofProject) DeleteWebhook(ctx context.Context, id string) error {
 	const op = "delete webhook"
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	r, err := o.find(op, id)
 	if err != nil {
 		return err
+	}
+	if s := o.opts.Shared; s != nil {
+		return s.Hooks.DropHook(ctx, id)
 	}
 	if err := os.Remove(hookName(o.opts.Dir, id)); err != nil {
 		return &carrel.Error{Op: op, Kind: carrel.Internal, Err: err}
@@ -482,7 +515,7 @@ func (o ofProject) DeleteWebhook(_ context.Context, id string) error {
 }
 
 // Deliveries implements carrel.Webhooks.
-func (o ofProject) Deliveries(_ context.Context, id string, opts carrel.DeliveryOptions) ([]carrel.Delivery, error) {
+func (o ofProject) Deliveries(ctx context.Context, id string, opts carrel.DeliveryOptions) ([]carrel.Delivery, error) {
 	const op = "list deliveries"
 	states := []string{"", carrel.DeliveryPending, carrel.DeliveryDone, carrel.DeliveryDead}
 	if !slices.Contains(states, opts.State) {
@@ -506,6 +539,13 @@ func (o ofProject) Deliveries(_ context.Context, id string, opts carrel.Delivery
 	}
 	for _, lane := range r.lanes {
 		all = append(all, lane...)
+	}
+	if !o.delivers() {
+		ahead, err := r.ahead(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, ahead...)
 	}
 	slices.SortFunc(all, func(a, b *item) int { return cmp.Compare(b.Seq, a.Seq) })
 	out := []carrel.Delivery{}
@@ -547,7 +587,10 @@ func (o ofProject) Replay(ctx context.Context, id string, opts carrel.ReplayOpti
 			Err:  fmt.Errorf("%d events, and %d wait; at most %d may", len(lines), len(r.p.waiting), maxReplay),
 			Hint: "replay fewer, or wait until they are delivered"}
 	}
-	r.keep(true, lines...)
+	if o.opts.Shared != nil {
+		return carrel.Replayed{Events: len(lines)}, o.change(ctx, r, nil, lines)
+	}
+	_ = r.keep(true, lines...)
 	return carrel.Replayed{Events: len(lines)}, nil
 }
 

@@ -25,7 +25,7 @@ func lifecycleType(e *carrel.Event) string {
 	switch e.Type {
 	case "sandbox.created":
 		return carrel.LifecycleCreated
-	case "sandbox.ended":
+	case "sandbox.ended", "sandbox.lost":
 		return carrel.LifecycleKilled
 	case "sandbox.paused":
 		return carrel.LifecyclePaused
@@ -42,6 +42,9 @@ func lifecycleType(e *carrel.Event) string {
 	}
 	return ""
 }
+
+// Listed reports whether an event is one of those that are listed and delivered.
+func Listed(e *carrel.Event) bool { return lifecycleType(e) != "" }
 
 // events makes E2B's events of the service's.
 type events struct {

@@ -75,7 +75,7 @@ func (r *runner) start() {
 	r.lanes, r.open, r.freed = map[carrel.ID][]*item{}, map[int64]bool{}, make(chan struct{})
 	r.fails, r.hold, r.scan = 0, time.Time{}, r.p.at
 	r.ctx, r.cancel = context.WithCancel(r.all.ctx)
-	if r.hook.Enabled {
+	if r.hook.Enabled && r.all.delivers() {
 		r.work.Go(r.read)
 	}
 }
@@ -124,8 +124,7 @@ func (r *runner) read() {
 
 // take takes one event in. It reports whether the runner goes on.
 func (r *runner) take(h *hook, e *carrel.Event) bool {
-	kind := lifecycleType(e)
-	if kind != "" && e.Project == h.Project && slices.Contains(h.Events, kind) {
+	if kind := lifecycleType(e); h.wants(e) {
 		r.mu.Lock()
 		it, done := r.p.waiting[e.Seq], r.p.settled[e.Seq] || r.open[e.Seq]
 		if it == nil {
@@ -140,7 +139,7 @@ func (r *runner) take(h *hook, e *carrel.Event) bool {
 	defer r.mu.Unlock()
 	r.scan = e.Seq
 	if at := r.position(); at >= r.p.at+markEvery {
-		r.keep(false, line{Kind: lineAt, Seq: at})
+		_ = r.keep(false, line{Kind: lineAt, Seq: at})
 	}
 	return true
 }
@@ -156,11 +155,13 @@ func (r *runner) position() int64 {
 	return at
 }
 
-// keep writes lines to the file. The caller holds mu.
-func (r *runner) keep(sync bool, lines ...line) {
-	if err := r.p.add(sync, lines...); err != nil {
+// keep writes lines to the file. Who goes on after an error repeats some deliveries later, at worst. The caller holds mu.
+func (r *runner) keep(sync bool, lines ...line) error {
+	err := r.p.add(sync, lines...)
+	if err != nil && !errors.Is(err, errStale) {
 		r.log.Error("write progress of a webhook; its deliveries may be repeated", "err", err)
 	}
+	return err
 }
 
 // enter puts a delivery into its sandbox's lane. It waits while too many wait.
@@ -263,7 +264,7 @@ func (r *runner) tooOld(it *item) bool {
 		it.Error = "the receiver has failed for so long that this was not tried"
 	}
 	it.Kind, it.Next = lineDead, time.Time{}
-	r.keep(true, it.line)
+	_ = r.keep(true, it.line)
 	return true
 }
 
@@ -291,10 +292,14 @@ func (r *runner) attempt(it *item) bool {
 	if err == nil && !found {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.keep(false, line{Kind: lineDropped, Seq: it.Seq})
+		_ = r.keep(false, line{Kind: lineDropped, Seq: it.Seq})
 		return true
 	}
 	status := 0
+	if s := r.p.shared; err == nil && s != nil && s.may(r.ctx) != nil {
+		r.pause() // the records don't answer, or the attempt is another's
+		return false
+	}
 	if err == nil {
 		status, err = r.all.sender.send(r.ctx, &h, newID(), body)
 	}
@@ -302,6 +307,17 @@ func (r *runner) attempt(it *item) bool {
 		return false // it was cut off, and says nothing about the receiver
 	}
 	return r.record(it, status, err)
+}
+
+// pauseTime is how long a delivery waits that could not be begun.
+const pauseTime = 500 * time.Millisecond
+
+// pause waits, until the runner stops.
+func (r *runner) pause() {
+	select {
+	case <-time.After(pauseTime):
+	case <-r.ctx.Done():
+	}
 }
 
 // record records an attempt. It reports whether the delivery is settled.
@@ -317,7 +333,7 @@ func (r *runner) record(it *item, status int, err error) bool {
 			close(r.freed)
 			r.freed = make(chan struct{})
 		}
-		r.keep(false, it.line)
+		_ = r.keep(false, it.line)
 		return true
 	}
 	r.all.failed.Add(1)
@@ -331,11 +347,11 @@ func (r *runner) record(it *item, status int, err error) bool {
 	if r.late(it) {
 		it.Kind = lineDead
 		r.log.Warn("a delivery was given up", "event", r.all.events.id(it.Seq), "attempts", it.Tries, "reason", it.Error)
-		r.keep(true, it.line)
+		_ = r.keep(true, it.line)
 		return true
 	}
 	it.Kind, it.Next = lineFailed, time.Now().Add(retry.wait(it.Tries)).UTC()
-	r.keep(false, it.line)
+	_ = r.keep(false, it.line)
 	return false
 }
 

@@ -174,6 +174,34 @@ var migrations = []string{`
 		body        json NOT NULL,
 		PRIMARY KEY (project, name),
 		UNIQUE (project, fingerprint)
+	);`, `
+	-- Webhooks, sealed by the fronts, what was done with their events, and how far the events of each
+	-- machine are among the fleet's.
+	CREATE TABLE webhooks (
+		id      bytea PRIMARY KEY,
+		project bytea NOT NULL,
+		version bigint NOT NULL,
+		number  bigint NOT NULL,
+		sealed  bytea NOT NULL
+	);
+	CREATE TABLE webhook_lines (
+		webhook bytea NOT NULL REFERENCES webhooks ON DELETE CASCADE,
+		number  bigint NOT NULL,
+		line    bytea NOT NULL,
+		PRIMARY KEY (webhook, number)
+	);
+	CREATE TABLE event_sources (
+		public bytea PRIMARY KEY,
+		seq    bigint NOT NULL,
+		since  timestamptz NOT NULL
+	);`, `
+	-- Command lines that wait for their person. Both codes are hashes.
+	CREATE TABLE logins (
+		hash  bytea PRIMARY KEY,
+		code  bytea NOT NULL UNIQUE,
+		until timestamptz NOT NULL,
+		asked timestamptz NOT NULL,
+		body  json NOT NULL
 	);`,
 }
 

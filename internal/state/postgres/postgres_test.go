@@ -63,6 +63,8 @@ func TestStore(t *testing.T) {
 		"FleetQuotas":    testFleetQuotas,
 		"FleetShares":    testFleetShares,
 		"FleetQuotaRace": testFleetQuotaRace,
+		"FleetHooks":     testFleetHooks,
+		"FleetLogins":    testFleetLogins,
 
 		"LeaseRace":    testLeaseRace,
 		"LeaseTaken":   testLeaseTaken,
