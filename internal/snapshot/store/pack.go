@@ -328,16 +328,27 @@ func packFile(ctx context.Context, p *packer, path string, want snapshot.File, b
 			return nil, err
 		}
 		b := buf[:min(segmentBytes, want.Size-off)]
-		if _, err := io.ReadFull(io.NewSectionReader(f, off, int64(len(b))), b); err != nil {
-			return nil, err
+		hole := empty(f, off, off+int64(len(b)))
+		if !hole {
+			if _, err := io.ReadFull(io.NewSectionReader(f, off, int64(len(b))), b); err != nil {
+				return nil, err
+			}
 		}
 		for i := 0; i < len(b); i += sumBlock {
-			at := off + int64(i)
-			if xxhash.Sum64(b[i:min(len(b), i+sumBlock)]) != sums[at/sumBlock] {
+			at, block := off+int64(i), b[i:min(len(b), i+sumBlock)]
+			var sum uint64
+			if hole {
+				sum = zeroSum(int64(len(block)))
+			} else {
+				sum = xxhash.Sum64(block)
+			}
+			if sum != sums[at/sumBlock] {
 				return nil, invalid("file %q is damaged between bytes %d and %d", want.Name, at, min(want.Size, at+sumBlock))
 			}
 		}
-		if list, err = p.segment(b, paged(want.Size), list); err != nil {
+		if hole {
+			list = appendExtent(list, extent{chunk: -1, size: int64(len(b))})
+		} else if list, err = p.segment(b, paged(want.Size), list); err != nil {
 			return nil, err
 		}
 	}

@@ -1,10 +1,12 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,11 +61,17 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b 
 
 // sumOf computes the checksum of one block of f.
 func sumOf(f *os.File, size, block int64) (uint64, error) {
+	off, end := block*sumBlock, min(size, (block+1)*sumBlock)
+	if empty(f, off, end) {
+		if info, err := f.Stat(); err != nil || info.Size() < end {
+			return 0, cmp.Or(err, io.ErrUnexpectedEOF) // it is shorter
+		}
+		return zeroSum(end - off), nil
+	}
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
 	var h xxhash.Digest
 	h.Reset()
-	off, end := block*sumBlock, min(size, (block+1)*sumBlock)
 	for off < end {
 		n, err := f.ReadAt((*buf)[:min(int64(len(*buf)), end-off)], off)
 		if n == 0 && err != nil {
