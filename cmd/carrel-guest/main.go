@@ -83,6 +83,13 @@ func main() {
 		_       = flag.String("mark", "", "means nothing: by it the host tells its processes apart")
 		show    = flag.Bool("version", false, "print the version and exit")
 	)
+	if asksForModule(os.Args) {
+		if err := modprobe(os.Args[3]); err != nil {
+			report(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if len(os.Args) > 1 && os.Args[1] == "checkpoint" {
 		if err := checkpoint(os.Args[2:], os.Stdout); err != nil {
 			report(os.Stderr, err)

@@ -230,12 +230,51 @@ func mountKernel(order boot.Order) error {
 			return err
 		}
 	}
+	if err := mountModules(); err != nil {
+		return err
+	}
 	for name, to := range map[string]string{"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"} {
 		if err := os.Symlink(to, rootDir+"/dev/"+name); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
 	return nil
+}
+
+// nodes are the devices whose modules the kernel loads when they are opened.
+var nodes = map[string]int{
+	"/dev/fuse": int(unix.Mkdev(10, 229)), "/dev/net/tun": int(unix.Mkdev(10, 200)), "/dev/loop-control": int(unix.Mkdev(10, 237)),
+}
+
+// mountModules shows the store of modules in the sandbox's root, and has the kernel ask the guest
+// for them. A machine without them is one whose kernel has everything built in.
+func mountModules() error {
+	at := rootDir + boot.MoreMount
+	if _, err := os.Stat("/" + boot.Store); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := unix.Mount("/"+boot.More, at, "", unix.MS_BIND, ""); errors.Is(err, fs.ErrNotExist) {
+		return nil // the image is an older guest's, which loads none
+	} else if err != nil {
+		return &os.PathError{Op: "bind", Path: at, Err: err}
+	}
+	const flags = unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	if err := unix.Mount("", at, "", flags, ""); err != nil {
+		return &os.PathError{Op: "remount", Path: at, Err: err}
+	}
+	if err := os.MkdirAll(rootDir+"/dev/net", 0o755); err != nil {
+		return err
+	}
+	for name, device := range nodes {
+		err := unix.Mknod(rootDir+name, unix.S_IFCHR|0o600, device)
+		if err == nil && name != "/dev/loop-control" { // both are made for everyone
+			err = os.Chmod(rootDir+name, 0o666)
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return &os.PathError{Op: "mknod", Path: name, Err: err}
+		}
+	}
+	return os.WriteFile(boot.ModprobeAt, []byte(driver.GuestPath), 0)
 }
 
 // realDir makes sure that a name is a directory. A template may have a link there.

@@ -22,11 +22,31 @@ fetch || {
 }
 dpkg -x linux-image-*.deb root
 cd "$OLDPWD"
-# What wantedModules in internal/driver/microvm names, and what those depend on.
-for name in virtio virtio_ring virtio_mmio virtio_blk virtio_net net_failover failover erofs overlay libcrc32c inet_diag tcp_diag; do
-	found=$(find "$tmp/root/lib/modules" -name "$name.ko")
-	[ -n "$found" ] || { echo "microvm: the kernel has no module $name" >&2; exit 1; }
-	cp "$found" "$dir/modules/"
-done
+# What wantedModules in internal/driver/microvm names, what the kernel asks for when somebody makes networks or packet
+# filters as Docker does, mounts filesystems or opens devices, and what those depend on.
+wanted="virtio_mmio virtio_blk virtio_net erofs overlay tcp_diag
+	bridge br_netfilter 8021q veth tun tap dummy macvlan macvtap ipvlan vxlan ifb wireguard ipip ip_gre sit ip6_tunnel
+	fuse loop binfmt_misc autofs4 squashfs isofs vfat nls_ascii nls_cp437 nls_utf8 nls_iso8859_1
+	tcp_bbr udp_diag unix_diag netlink_diag sch_ingress sch_htb sch_netem sch_tbf sch_fq cls_bpf act_bpf cls_u32 act_mirred"
+cd "$tmp"/root/lib/modules/*/kernel
+declare -A file=()
+while read -r path; do
+	name=$(basename "$path" .ko)
+	file[${name//-/_}]=$PWD/$path
+	case "$path" in # the helpers of single protocols are large
+	*_sip.ko | *_h323.ko | *_amanda.ko | *_pptp.ko | *_irc.ko | *_sane.ko | *_snmp*.ko | *_netbios_ns.ko | */xt_ipvs.ko) ;;
+	./net/netfilter/nf* | ./net/netfilter/x* | ./net/ipv[46]/netfilter/*) wanted+=" ${name//-/_}" ;;
+	esac
+done < <(find . -name '*.ko')
+cd "$OLDPWD"
+rm -f "$dir"/modules/*.ko
+add() {
+	local name=${1//-/_} need
+	[ -n "${file[$name]:-}" ] || { echo "microvm: the kernel has no module $name" >&2; exit 1; }
+	[ ! -e "$dir/modules/$name.ko" ] || return 0
+	cp "${file[$name]}" "$dir/modules/$name.ko"
+	for need in $(tr '\0' '\n' <"${file[$name]}" | sed -n 's/^depends=//p' | head -1 | tr ',' ' '); do add "$need"; done
+}
+for name in $wanted; do add "$name"; done
 cp "$tmp"/root/boot/vmlinuz-* "$dir/vmlinuz.tmp"
 mv "$dir/vmlinuz.tmp" "$dir/vmlinuz"

@@ -6,10 +6,13 @@ import (
 	"bytes"
 	"debug/elf"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/carrel-dev/carrel/internal/driver/microvm/boot"
 )
 
 // wantedModules are the modules for a machine's devices and its filesystems, and the one by which
@@ -17,27 +20,17 @@ import (
 // of them built in; then the directory does not have them.
 var wantedModules = []string{"virtio_mmio", "virtio_blk", "virtio_net", "erofs", "overlay", "tcp_diag"}
 
-// maxModule bounds the size of a module, in bytes.
-const maxModule = 16 << 20
-
-// module is a module's file.
-type module struct {
-	name string // with "_" for "-"
-	data []byte
-}
-
-// readModules reads the wanted modules of a directory and all that they depend on, in the order of
-// loading.
-func readModules(dir string) ([]module, error) {
+// readModules reads the modules of a directory. first are the wanted ones and all that they depend
+// on, in the order of loading. more are all the others.
+func readModules(dir string) (first, more []boot.Module, err error) {
 	files := map[string]string{}
 	list, err := filepath.Glob(filepath.Join(dir, "*.ko"))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, file := range list {
 		files[moduleName(filepath.Base(file))] = file
 	}
-	var out []module
 	seen := map[string]bool{}
 	var visit func(name string) error
 	visit = func(name string) error {
@@ -49,28 +42,34 @@ func readModules(dir string) ([]module, error) {
 			return fmt.Errorf("module %s is not in %s", name, dir)
 		}
 		seen[name] = true
-		data, err := readBounded(file, maxModule)
+		m, err := readModule(name, file)
 		if err != nil {
 			return err
 		}
-		needs, err := dependencies(data)
-		if err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		for _, n := range needs {
+		for _, n := range m.Needs {
 			if err := visit(n); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
-		out = append(out, module{name, data})
+		first = append(first, m)
 		return nil
 	}
 	for _, name := range wantedModules {
 		if err := visit(name); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return out, nil
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if seen[name] {
+			continue
+		}
+		m, err := readModule(name, files[name])
+		if err != nil {
+			return nil, nil, err
+		}
+		more = append(more, m)
+	}
+	return first, more, nil
 }
 
 // moduleName is the name of a module's file, as dependencies name it.
@@ -78,26 +77,43 @@ func moduleName(file string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(file, ".ko"), "-", "_")
 }
 
-// dependencies reads the names of the modules that a module needs, out of its section .modinfo.
-func dependencies(data []byte) ([]string, error) {
+// readModule reads a module's file.
+func readModule(name, file string) (boot.Module, error) {
+	data, err := readBounded(file, boot.MaxModule)
+	if err != nil {
+		return boot.Module{}, err
+	}
+	m, err := parseModule(data)
+	if err != nil {
+		return boot.Module{}, fmt.Errorf("%s: %w", file, err)
+	}
+	m.Name, m.Data = name, data
+	return m, nil
+}
+
+// parseModule reads the modules that a module needs, and its aliases, out of its section .modinfo.
+func parseModule(data []byte) (m boot.Module, err error) {
 	f, err := elf.NewFile(bytes.NewReader(data))
 	if err != nil {
-		return nil, err
+		return m, err
 	}
 	s := f.Section(".modinfo")
 	if s == nil || s.Type == elf.SHT_NOBITS {
-		return nil, fmt.Errorf("no module: it has no section .modinfo")
+		return m, fmt.Errorf("no module: it has no section .modinfo")
 	}
 	info, err := s.Data()
 	if err != nil {
-		return nil, err
+		return m, err
 	}
 	for field := range strings.SplitSeq(string(info), "\x00") {
 		if list, ok := strings.CutPrefix(field, "depends="); ok && list != "" {
-			return strings.Split(strings.ReplaceAll(list, "-", "_"), ","), nil
+			m.Needs = strings.Split(strings.ReplaceAll(list, "-", "_"), ",")
+		}
+		if alias, ok := strings.CutPrefix(field, "alias="); ok {
+			m.Aliases = append(m.Aliases, alias)
 		}
 	}
-	return nil, nil
+	return m, nil
 }
 
 // readBounded reads a file that is not larger than most bytes.

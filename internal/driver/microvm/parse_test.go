@@ -93,7 +93,7 @@ func FuzzKernel(f *testing.F) {
 func FuzzModule(f *testing.F) {
 	f.Add([]byte("\x7fELF"))
 	f.Add([]byte{})
-	f.Fuzz(func(_ *testing.T, b []byte) { _, _ = dependencies(b) })
+	f.Fuzz(func(_ *testing.T, b []byte) { _, _ = parseModule(b) })
 }
 
 // TestWords finds the reason of an end in a console's text.
@@ -155,26 +155,30 @@ func TestArchive(t *testing.T) {
 // TestModulesInOrder loads a module after those that it needs, from a directory with small modules.
 func TestModulesInOrder(t *testing.T) {
 	dir := t.TempDir()
-	for name, needs := range map[string]string{"virtio": "virtio_ring", "virtio_ring": "", "virtio_mmio": "virtio-ring,virtio", "erofs": "libcrc32c", "libcrc32c": ""} {
-		if err := os.WriteFile(filepath.Join(dir, name+".ko"), tinyModule("license=GPL\x00depends="+needs+"\x00"), 0o600); err != nil {
+	for name, needs := range map[string]string{"virtio": "virtio_ring", "virtio_ring": "", "virtio_mmio": "virtio-ring,virtio", "erofs": "libcrc32c", "libcrc32c": "", "br_netfilter": "bridge", "bridge": ""} {
+		if err := os.WriteFile(filepath.Join(dir, name+".ko"), tinyModule("alias=an-"+name+"\x00license=GPL\x00depends="+needs+"\x00"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	list, err := readModules(dir)
+	first, more, err := readModules(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, m := range list {
-		names = append(names, m.name)
+	for _, m := range first {
+		names = append(names, m.Name)
 	}
 	if want := []string{"virtio_ring", "virtio", "virtio_mmio", "libcrc32c", "erofs"}; !slices.Equal(names, want) {
 		t.Errorf("the order is %v, want %v", names, want)
 	}
+	if len(more) != 2 || more[0].Name != "br_netfilter" || !slices.Equal(more[0].Needs, []string{"bridge"}) ||
+		!slices.Equal(more[1].Aliases, []string{"an-bridge"}) {
+		t.Errorf("modules that the kernel may ask for: %+v", more)
+	}
 	if err := os.Remove(filepath.Join(dir, "virtio_ring.ko")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readModules(dir); err == nil {
+	if _, _, err := readModules(dir); err == nil {
 		t.Error("a missing dependency is no error")
 	}
 }

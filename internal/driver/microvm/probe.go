@@ -224,21 +224,30 @@ func qemuVersion(ctx context.Context, qemu string) (string, error) {
 	return line, nil
 }
 
-// makeInitrd puts carrel-init and the modules into an archive.
+// makeInitrd puts carrel-init and the modules into an archive: first those that are loaded at the
+// start.
 func (d *Driver) makeInitrd() ([]byte, error) {
 	init, err := readBounded(d.opts.Init, maxInit)
 	if err != nil {
 		return nil, err
 	}
-	modules, err := readModules(filepath.Join(d.opts.Kernel, "modules"))
+	first, more, err := readModules(filepath.Join(d.opts.Kernel, "modules"))
 	if err != nil {
 		return nil, err
 	}
 	var a archive
 	a.add(boot.Init, cpioFile, init)
 	a.add(boot.Modules, cpioDir, nil)
-	for i, m := range modules {
-		a.add(fmt.Sprintf("%s/%02d-%s.ko", boot.Modules, i, m.name), cpioFile, m.data)
+	for i, m := range first {
+		a.add(fmt.Sprintf("%s/%02d-%s.ko", boot.Modules, i, m.Name), cpioFile, m.Data)
+	}
+	if len(more) > 0 {
+		store, err := boot.Pack(more)
+		if err != nil {
+			return nil, err
+		}
+		a.add(boot.More, cpioDir, nil)
+		a.add(boot.Store, cpioFile, store)
 	}
 	return a.end(), nil
 }

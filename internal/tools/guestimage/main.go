@@ -1,5 +1,6 @@
 // Command guestimage puts the guest's binaries into a small EROFS image, which drivers mount:
-// /guest, mode 0755, and /sudo, set-uid root, both owned by root and uncompressed. The image of the
+// /guest, mode 0755, and /sudo, set-uid root, both owned by root and uncompressed, and an empty
+// directory /modules. The image of the
 // same two binaries always has the same bytes.
 //
 // They are two files and not one file with two names: names share one mode, and the guest must not
@@ -42,6 +43,9 @@ var files = []struct {
 	{"/guest", "carrel-guest", 0o755},
 	{"/sudo", "carrel-sudo", 0o755 | fs.ModeSetuid},
 }
+
+// modules is the empty directory over which a virtual machine mounts its kernel's modules.
+const modules = "/modules"
 
 // run writes the image of the binaries. Without binaries it builds them first.
 func run(out string, binaries []string) error {
@@ -125,6 +129,9 @@ func write(out string, binaries []string) error {
 		if err := add(w, file.name, file.mode, binaries[i]); err != nil {
 			return fmt.Errorf("%s: %w", file.name, err)
 		}
+	}
+	if err := w.Mkdir(modules, 0o755); err != nil {
+		return err
 	}
 	if err := w.Close(); err != nil {
 		return err
