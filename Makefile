@@ -13,6 +13,8 @@
 #   make metrics  the dashboard for Grafana against a real Prometheus and a real daemon
 #   make microvm   the tier of virtual machines, with Debian's QEMU and its cloud kernel
 #   make microvm-short  the same, the quick part of it
+#   make machines  daemons whose sandboxes are virtual machines: deaths, time, network, Docker inside, and E2B's clients
+#   make machines-short  the same, the quick part of it
 #   make test-k8s  pods of a real Kubernetes cluster, made here of Go modules: the Helm chart, and agent-sandbox's claims
 #   make k8s-short  the same, the quick half of it
 #   make fleet    fronts and nodes as real processes, with nodes that die, stop and are cut off
@@ -61,7 +63,7 @@ REAL        := ./test/box ./internal/driver/gvisor ./test/build ./test/net ./tes
 	. ./test/engine ./test/upgrade ./test/rootless ./internal/daemon ./test/embedded ./test/chaos ./test/builtin ./test/registry ./local ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./test/metrics ./internal/linux/cell ./internal/tools ./internal/tools/licenses
 PLAIN        = $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|shell/test|shell/internal)(/|$$)' | grep -vE 'carrel-dev/carrel(/bench.*)?$$' | grep -vE '/(internal/box$$|shell/codemode|shell/tools/(script|sqlite|git|data))')
 
-.PHONY: fleet fleet-short hosts test-k8s k8s-short microvm microvm-short metrics postgres frameworks test-matrix chaos kernels play console console-bundle dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim need-k8s need-microvm
+.PHONY: fleet fleet-short hosts test-k8s k8s-short microvm microvm-short machines machines-short metrics postgres frameworks test-matrix chaos kernels play console console-bundle dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim need-k8s need-microvm
 
 build: bin/carrel bin/carrel-guest bin/carrel-sudo bin/carrel-box bin/carrel-sentry bin/carrel-init
 
@@ -228,6 +230,7 @@ bin/k8s/python/bin/python: | need-sdk
 	bin/k8s/python/bin/pip install --quiet k8s-agent-sandbox==1.0.8
 
 # The conformance suite on virtual machines. Without KVM they are emulated: a boot takes seconds on a busy machine.
+# A killed test leaves no machine behind: the cage ends all.
 microvm: need-microvm
 	$(MICROVM) -v -timeout 60m $(if $(RUN),-run '$(RUN)') ./internal/driver/microvm/...
 
@@ -236,13 +239,21 @@ microvm-short: need-microvm
 	$(MICROVM) -short -timeout 15m ./internal/driver/microvm/... -skip \
 		'^TestBoot$$|^TestDriver$$/^(life|output|ports|end|destroy|many|sweep|neighbours|escape|bombs)$$|^TestDriver$$/^snapshot$$/^(tar|files_only|side_by_side|generations|original_gone|files|many_files|template|disk_limit|freeze|at_once|cancelled|full|damaged|ended|leftovers|hostile|announced|boot)$$'
 
-MICROVM = CARREL_MICROVM=$(CURDIR)/bin/microvm CARREL_REQUIRE=$(CARREL_REQUIRE),microvm,cpio $(GOTEST)
+# Whole daemons whose sandboxes are virtual machines: deaths, time, network, Docker inside, and E2B's clients. RUN= chooses tests.
+machines: need-microvm need-sdk build
+	$(MICROVM) -p 1 -v -timeout 60m -run '$(or $(RUN),^TestMachine)' ./test/crash ./test/time ./test/net ./test/sdk
+
+# One test of each, but for deaths.
+machines-short: need-microvm need-sdk build
+	$(MICROVM) -p 1 -short -timeout 15m -run '^TestMachine' ./test/time ./test/net ./test/sdk
+
+MICROVM = CARREL_MICROVM=$(CURDIR)/bin/microvm CARREL_REQUIRE=$(CARREL_REQUIRE),microvm,cpio internal/tools/cage.sh $(GOTEST)
 
 need-microvm: bin/microvm/vmlinuz bin/microvm/carrel-init
 	@internal/tools/need.sh qemu-system-x86_64 cpio
 
-bin/microvm/vmlinuz:
-	internal/tools/microvm.sh bin/microvm
+bin/microvm/vmlinuz: internal/tools/microvm.sh
+	internal/tools/microvm.sh $(@D)
 
 bin/microvm/carrel-init: bin/carrel-init
 	@mkdir -p $(@D)
@@ -355,7 +366,7 @@ test-matrix: need-sdk build
 	CARREL_MATRIX=1 $(GOTEST) -v -timeout 60m ./test/matrix
 
 test-all:
-	+@internal/tools/parts.sh $(PARTS) cross-build packages postgres fleet hosts microvm test-k8s everything bare
+	+@internal/tools/parts.sh $(PARTS) cross-build packages postgres fleet hosts microvm machines test-k8s everything bare
 
 everything: build need-sim
 	$(GOTEST) -timeout 60m ./...

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -118,6 +119,9 @@ func remains(t *testing.T, d *daemontest.Daemon, ids []carrel.ID) (left []string
 		for _, p := range processes {
 			line, _ := os.ReadFile(p)                                                                                                             // it may just have ended
 			if strings.Contains(string(line), "sentry") && strings.Contains(string(line), d.Dir) && !strings.Contains(string(line), "\x00____") { // one that waits for a sandbox
+				left = append(left, p)
+			}
+			if strings.Contains(string(line), "qemu-system") && slices.ContainsFunc(ids, func(id carrel.ID) bool { return strings.Contains(string(line), string(id)) }) {
 				left = append(left, p)
 			}
 		}

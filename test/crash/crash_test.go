@@ -34,7 +34,16 @@ func TestKillNine(t *testing.T) {
 	if testing.Short() {
 		count = 8
 	}
-	d := daemontest.Start(t)
+	killNine(t, daemontest.Start(t), count)
+}
+
+// TestMachinesAfterKillNine does the same with virtual machines: as many as two processors emulate.
+func TestMachinesAfterKillNine(t *testing.T) {
+	testenv.Long(t, "emulated machines need a processor each")
+	killNine(t, daemontest.Start(t, daemontest.Machines(t)...), 3)
+}
+
+func killNine(t *testing.T, d *daemontest.Daemon, count int) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	svc := connect(t, d)

@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,11 +91,12 @@ type scenario struct {
 	name  string
 	ready func(ctx context.Context, svc carrel.Service, v *victim) error
 	do    func(ctx context.Context, svc carrel.Service, v *victim) error
+	tier  carrel.Tier // "" is gvisor
 }
 
 // begin makes a victim that is ready for the operation.
 func (sc scenario) begin(ctx context.Context, svc carrel.Service) (*victim, error) {
-	v, err := newVictim(ctx, svc, carrel.GVisor)
+	v, err := newVictim(ctx, svc, cmp.Or(sc.tier, carrel.GVisor))
 	if err == nil && sc.ready != nil {
 		err = sc.ready(ctx, svc, v)
 	}
@@ -107,16 +109,16 @@ func pauseIt(ctx context.Context, svc carrel.Service, v *victim) error {
 }
 
 var scenarios = []scenario{
-	{"pause", nil, pauseIt},
-	{"resume", pauseIt, func(ctx context.Context, svc carrel.Service, v *victim) error {
+	{name: "pause", do: pauseIt},
+	{name: "resume", ready: pauseIt, do: func(ctx context.Context, svc carrel.Service, v *victim) error {
 		_, _, err := svc.Resume(ctx, v.id, carrel.ResumeOptions{})
 		return err
 	}},
-	{"snapshot", nil, func(ctx context.Context, svc carrel.Service, v *victim) error {
+	{name: "snapshot", do: func(ctx context.Context, svc carrel.Service, v *victim) error {
 		_, err := svc.Snapshot(ctx, v.id, carrel.SnapshotOptions{Label: "x"})
 		return err
 	}},
-	{"fork", nil, func(ctx context.Context, svc carrel.Service, v *victim) error {
+	{name: "fork", do: func(ctx context.Context, svc carrel.Service, v *victim) error {
 		forks, err := svc.Fork(ctx, v.id, carrel.ForkOptions{Count: 3, Timeout: 10 * time.Minute})
 		for _, f := range forks {
 			if f.Err == nil {
@@ -126,12 +128,12 @@ var scenarios = []scenario{
 		}
 		return err
 	}},
-	{"rollback", nil, func(ctx context.Context, svc carrel.Service, v *victim) error {
+	{name: "rollback", do: func(ctx context.Context, svc carrel.Service, v *victim) error {
 		v.number = "1 2"
 		_, err := svc.Rollback(ctx, v.id, v.first, carrel.RollbackOptions{Keep: true})
 		return err
 	}},
-	{"delete", nil, func(ctx context.Context, svc carrel.Service, v *victim) error {
+	{name: "delete", do: func(ctx context.Context, svc carrel.Service, v *victim) error {
 		err := svc.DeleteSnapshot(ctx, string(v.first))
 		v.first = ""
 		return err
@@ -141,7 +143,7 @@ var scenarios = []scenario{
 // points returns the steps that an operation may pass.
 func points() []string { return append(service.FailPoints(), commitPoints...) }
 
-// passed are the steps that each operation passes, for the tests after the first.
+// passed are the steps that each operation of a tier passes, for the tests after the first.
 var passed = map[string][]string{}
 
 // pointsOf returns the steps that an operation passes. With -short, those of the snapshot store are
@@ -149,12 +151,13 @@ var passed = map[string][]string{}
 func pointsOf(ctx context.Context, t *testing.T, d *daemontest.Daemon, enable func(spec string),
 	sc scenario, tried map[string]int) []string {
 	t.Helper()
-	if passed[sc.name] == nil {
-		passed[sc.name] = trace(ctx, t, d, enable, sc)
+	key := string(sc.tier) + " " + sc.name
+	if passed[key] == nil {
+		passed[key] = trace(ctx, t, d, enable, sc)
 	}
 	return slices.DeleteFunc(points(), func(p string) bool {
 		return testing.Short() && (!strings.HasPrefix(p, "service.") || tried[p] > 0) ||
-			!slices.Contains(passed[sc.name], p)
+			!slices.Contains(passed[key], p)
 	})
 }
 
@@ -185,14 +188,14 @@ func trace(ctx context.Context, t *testing.T, d *daemontest.Daemon, enable func(
 
 // startPointed starts this binary as a daemon. It returns a function that enables a fail point in
 // it.
-func startPointed(t *testing.T) (*daemontest.Daemon, func(spec string)) {
+func startPointed(t *testing.T, extra ...string) (*daemontest.Daemon, func(spec string)) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "points")
-	d := daemontest.StartBin(t, self, []string{playVar + "=1", pointsVar + "=" + file})
+	d := daemontest.StartBin(t, self, []string{playVar + "=1", pointsVar + "=" + file}, extra...)
 	return d, func(spec string) {
 		t.Helper()
 		if err := os.WriteFile(file, []byte(spec), 0o600); err != nil {
@@ -209,11 +212,22 @@ func startPointed(t *testing.T) (*daemontest.Daemon, func(spec string)) {
 // next daemon must find the sandbox before or after the operation, everything that was
 // acknowledged, and nothing else. With -short, each step is one of a single operation.
 func TestKilledAtEachStep(t *testing.T) {
-	d, enable := startPointed(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	killedAtEachStep(t, carrel.GVisor)
+}
+
+// TestMachineKilledAtEachStep kills the daemon of virtual machines.
+func TestMachineKilledAtEachStep(t *testing.T) {
+	testenv.Long(t, "each step boots a machine")
+	killedAtEachStep(t, carrel.MicroVM, daemontest.Machines(t)...)
+}
+
+func killedAtEachStep(t *testing.T, tier carrel.Tier, extra ...string) {
+	d, enable := startPointed(t, extra...)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	hits := map[string]int{}
 	for _, sc := range scenarios {
+		sc.tier = tier
 		for _, point := range pointsOf(ctx, t, d, enable, sc, hits) {
 			svc := connect(t, d)
 			v, err := sc.begin(ctx, svc)

@@ -20,6 +20,16 @@ func TestAsk(t *testing.T) {
 	if testing.Short() {
 		tiers = tiers[:1]
 	}
+	askIn(t, open, tiers...)
+}
+
+// TestMachineAsk lets programs in a virtual machine wait.
+func TestMachineAsk(t *testing.T) {
+	testenv.Long(t, "the other tiers ask in the same way")
+	askIn(t, openMachines, carrel.MicroVM)
+}
+
+func askIn(t *testing.T, open func(*testing.T, *outside) *house, tiers ...carrel.Tier) {
 	o := newOutside(t)
 	o.serve(t, "api.example.com", "198.51.100.21", webSite())
 	h := open(t, o)

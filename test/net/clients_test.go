@@ -85,7 +85,15 @@ for text in (b"hello socket", b"and again"):
 
 // TestClients runs the clients that agents use through an allow-list: once with TLS as it is, and
 // once with TLS opened on the way. The clients must not notice the difference.
-func TestClients(t *testing.T) {
+func TestClients(t *testing.T) { clients(t, open) }
+
+// TestMachineClients runs them in virtual machines.
+func TestMachineClients(t *testing.T) {
+	testenv.Long(t, "npm and pip take minutes in a machine that is emulated")
+	clients(t, openMachines)
+}
+
+func clients(t *testing.T, open func(*testing.T, *outside) *house) {
 	o := newOutside(t)
 	o.serve(t, "www.example.com", "203.0.113.40", webSite())
 	git, root := gitSite(t)

@@ -16,7 +16,12 @@ import (
 // TestClosedPorts connects as "nc -z" does, from inside sandboxes of each tier. An address that no
 // rule allows must be refused before its handshake, unless a name could still decide for that port.
 // Each refusal must be one event, and allowed connections must work.
-func TestClosedPorts(t *testing.T) {
+func TestClosedPorts(t *testing.T) { closedPorts(t, open, carrel.Sim, carrel.NS, carrel.GVisor) }
+
+// TestMachineClosedPorts does the same from a virtual machine.
+func TestMachineClosedPorts(t *testing.T) { closedPorts(t, openMachines, carrel.MicroVM) }
+
+func closedPorts(t *testing.T, open func(*testing.T, *outside) *house, tiers ...carrel.Tier) {
 	o := newOutside(t)
 	o.serve(t, "api.example.com", "203.0.113.9", webSite())
 	greet(t, o.listen(t, "203.0.113.25:25"))
@@ -25,7 +30,7 @@ func TestClosedPorts(t *testing.T) {
 		{Name: "api", Allow: []string{"api.example.com"}},
 		{Name: "mail", Allow: []string{"203.0.113.25"}, Ports: []string{"25"}},
 	}}
-	for _, tier := range []carrel.Tier{carrel.Sim, carrel.NS, carrel.GVisor} {
+	for _, tier := range tiers {
 		t.Run(string(tier), func(t *testing.T) {
 			sb, err := h.svc.Create(t.Context(), carrel.CreateOptions{Tier: tier, Network: carrel.Network{Policy: policy}, Timeout: 30 * time.Minute})
 			if err != nil {

@@ -21,19 +21,33 @@ import (
 // house is a daemon whose network is an outside.
 type house struct {
 	*daemontest.Daemon
-	svc carrel.Service
+	svc  carrel.Service
+	tier carrel.Tier // of its desks
 }
 
+// open starts a daemon whose desks have gVisor's kernel.
 func open(t *testing.T, o *outside) *house {
 	t.Helper()
+	return openAs(t, o, carrel.GVisor)
+}
+
+// openAs starts a daemon whose desks are of a tier, with these extra arguments of carrel serve.
+func openAs(t *testing.T, o *outside, tier carrel.Tier, extra ...string) *house {
+	t.Helper()
 	testenv.Need(t, "root", needRoot())
-	h := &house{Daemon: daemontest.Start(t, "--wire-table", o.table(t))}
+	h := &house{Daemon: daemontest.Start(t, append(extra, "--wire-table", o.table(t))...), tier: tier}
 	var err error
 	if h.svc, err = client.New(h.URL, h.Key); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = h.svc.Close() })
 	return h
+}
+
+// openMachines is open for desks that are virtual machines.
+func openMachines(t *testing.T, o *outside) *house {
+	t.Helper()
+	return openAs(t, o, carrel.MicroVM, daemontest.Machines(t)...)
 }
 
 func needRoot() error {
@@ -53,7 +67,7 @@ type desk struct {
 
 func (h *house) desk(t *testing.T, p *carrel.Policy) *desk {
 	t.Helper()
-	sb, err := h.svc.Create(t.Context(), carrel.CreateOptions{Tier: carrel.GVisor, Network: carrel.Network{Policy: p}, Timeout: 30 * time.Minute,
+	sb, err := h.svc.Create(t.Context(), carrel.CreateOptions{Tier: h.tier, Network: carrel.Network{Policy: p}, Timeout: 30 * time.Minute,
 		Limits: carrel.Limits{MemoryMB: 2048}})
 	if err != nil {
 		t.Fatal(err)

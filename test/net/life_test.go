@@ -36,7 +36,12 @@ while True:
 
 // TestThroughLife shows that the policy, the credentials, the trust and programs' lookups stay
 // valid through pauses, forks, rollbacks and deaths of the daemon.
-func TestThroughLife(t *testing.T) {
+func TestThroughLife(t *testing.T) { throughLife(t, open) }
+
+// TestMachineThroughLife shows the same of virtual machines.
+func TestMachineThroughLife(t *testing.T) { throughLife(t, openMachines) }
+
+func throughLife(t *testing.T, open func(*testing.T, *outside) *house) {
 	o := newOutside(t)
 	o.serve(t, "api.example.com", "203.0.113.9", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer the real key" {

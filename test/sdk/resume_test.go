@@ -25,14 +25,20 @@ const counting = "i=0; while [ $i -lt 60 ]; do echo tick $i; i=$((i+1)); sleep 0
 // TestResume breaks a command's stream, in each tier, and goes on from the last position. The
 // unmodified SDKs of today don't do that yet (see the messages in TestMessages). So the test sends
 // what E2B's next ones send, in the same form: Connect with JSON, through the daemon.
-func TestResume(t *testing.T) {
-	d := daemontest.Start(t)
+func TestResume(t *testing.T) { resumes(t, daemontest.Start(t), carrel.Sim, carrel.NS, carrel.GVisor) }
+
+// TestMachineResume does the same with a virtual machine.
+func TestMachineResume(t *testing.T) {
+	resumes(t, daemontest.Start(t, daemontest.Machines(t)...), carrel.MicroVM)
+}
+
+func resumes(t *testing.T, d *daemontest.Daemon, tiers ...carrel.Tier) {
 	svc, err := client.New(d.URL, d.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer svc.Close()
-	for _, tier := range []carrel.Tier{carrel.Sim, carrel.NS, carrel.GVisor} {
+	for _, tier := range tiers {
 		t.Run(string(tier), func(t *testing.T) {
 			opts := carrel.CreateOptions{Tier: tier, Timeout: 5 * time.Minute}
 			if tier == carrel.Sim {
@@ -49,7 +55,7 @@ func TestResume(t *testing.T) {
 				d.URL, connect.WithProtoJSON())}
 			b.start()
 			b.more("tick 3\n") // and the connection breaks
-			if tier == carrel.GVisor {
+			if tier == carrel.GVisor || tier == carrel.MicroVM {
 				if _, err := svc.Pause(t.Context(), sb.ID, carrel.PauseOptions{}); err != nil {
 					t.Fatal(err)
 				}

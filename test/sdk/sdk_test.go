@@ -124,6 +124,21 @@ func TestNamespaces(t *testing.T) {
 	})
 }
 
+// TestMachines uses virtual machines. With -short, it runs commands and files only.
+func TestMachines(t *testing.T) {
+	d := daemontest.Start(t, append(daemontest.Machines(t), "--wire-table", startOutside(t))...)
+	vm := []suite{
+		{"npm-newest", "node", nodeTests("*"), []string{"SDK=e2b"}},
+		{"python-sync", "python", pythonTests("test_sync*.py"), nil},
+	}
+	if testing.Short() {
+		vm = []suite{{"npm-newest", "node", nodeTests("commands"), []string{"SDK=e2b"}}}
+	}
+	runSuites(t, vm, func(cmd *exec.Cmd) {
+		cmd.Env = append(cmd.Env, "E2B_API_URL="+d.URL, "E2B_SANDBOX_URL="+d.URL, "E2B_API_KEY="+d.Key)
+	})
+}
+
 // TestHostNames uses host names and TLS, in a network and mount namespace whose
 // resolver is ours.
 func TestHostNames(t *testing.T) {

@@ -30,8 +30,12 @@ type desk struct {
 // look is the visible state of a desk. It must be equal before and after, or something is lost.
 type look struct{ witness, shell, term string }
 
-// furnish starts everything. The tree has that number of directories, with 102 files each.
-func furnish(t *testing.T, c carrel.Computer, directories int) *desk {
+// scale says how much there is on a desk: MB that a process holds, and directories with 102 files
+// each.
+type scale struct{ memoryMB, directories int }
+
+// furnish starts everything.
+func furnish(t *testing.T, c carrel.Computer, s scale) *desk {
 	t.Helper()
 	ctx := t.Context()
 	files := c.Files("")
@@ -40,11 +44,11 @@ func furnish(t *testing.T, c carrel.Computer, directories int) *desk {
 			t.Fatal(err)
 		}
 	}
-	run(t, c, fmt.Sprintf("python3 tree.py make tree %d", directories))
+	run(t, c, fmt.Sprintf("python3 tree.py make tree %d", s.directories))
 	d := &desk{c: c}
 	var err error
 	if d.witness, err = daemontest.Begin(ctx, c, carrel.Command{Args: []string{"python3", "/home/user/witness.py"}, Dir: "/home/user/tree",
-		Env: map[string]string{"WITNESS": "was here"}}); err != nil {
+		Env: map[string]string{"WITNESS": "was here", "MEMORY_MB": strconv.Itoa(s.memoryMB)}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.witness.Until(ctx, "ready"); err != nil {
@@ -121,7 +125,20 @@ func TestEverythingSurvives(t *testing.T) {
 	if testing.Short() {
 		cycles, directories = 3, 10
 	}
-	daemon := daemontest.Start(t)
+	everythingSurvives(t, carrel.GVisor, daemontest.Start(t), cycles, scale{200, directories})
+}
+
+// TestMachineSurvives does the same with a virtual machine. One that is emulated is slow: there is
+// less on its desk.
+func TestMachineSurvives(t *testing.T) {
+	cycles := 20
+	if testing.Short() {
+		cycles = 2
+	}
+	everythingSurvives(t, carrel.MicroVM, daemontest.Start(t, daemontest.Machines(t)...), cycles, scale{20, 5})
+}
+
+func everythingSurvives(t *testing.T, tier carrel.Tier, daemon *daemontest.Daemon, cycles int, s scale) {
 	svc, err := client.New(daemon.URL, daemon.Key)
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +146,7 @@ func TestEverythingSurvives(t *testing.T) {
 	defer svc.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
-	sb, err := svc.Create(ctx, carrel.CreateOptions{Tier: carrel.GVisor, Timeout: time.Hour, Limits: carrel.Limits{MemoryMB: 2048}})
+	sb, err := svc.Create(ctx, carrel.CreateOptions{Tier: tier, Timeout: time.Hour, Limits: carrel.Limits{MemoryMB: 2048}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,13 +157,13 @@ func TestEverythingSurvives(t *testing.T) {
 		}
 		return c
 	}
-	d := furnish(t, computer(sb.ID), directories)
+	d := furnish(t, computer(sb.ID), s)
 	want, err := d.look(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tree := run(t, d.c, "python3 tree.py sum tree")
-	if !strings.HasPrefix(tree, fmt.Sprint(102*directories, " ")) {
+	if !strings.HasPrefix(tree, fmt.Sprint(102*s.directories, " ")) {
 		t.Fatalf("the tree has %s", tree)
 	}
 	checkTree := func(c carrel.Computer, when string) {

@@ -1,4 +1,4 @@
-"""What lives in the sandbox of TestEverythingSurvives: 200 MB of memory, a database in
+"""What lives in the sandbox of TestEverythingSurvives: MEMORY_MB of memory, a database in
 the middle of a transaction, a web server and its client on one kept connection. It
 answers questions on standard input, one line each."""
 import hashlib
@@ -10,7 +10,7 @@ import sqlite3
 import sys
 import threading
 
-SIZE = 200 << 20
+SIZE = int(os.environ["MEMORY_MB"]) << 20
 memory = bytearray(random.Random(7).randbytes(SIZE))
 
 db = sqlite3.connect("/home/user/live.db", isolation_level=None, check_same_thread=False)
