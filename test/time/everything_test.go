@@ -144,7 +144,7 @@ func everythingSurvives(t *testing.T, tier carrel.Tier, daemon *daemontest.Daemo
 		t.Fatal(err)
 	}
 	defer svc.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	sb, err := svc.Create(ctx, carrel.CreateOptions{Tier: tier, Timeout: time.Hour, Limits: carrel.Limits{MemoryMB: 2048}})
 	if err != nil {
