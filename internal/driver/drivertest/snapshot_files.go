@@ -166,7 +166,7 @@ func (s *suite) testFilesSurvive(t *testing.T) {
 
 func (s *suite) testManyFiles(t *testing.T) {
 	n := 5000
-	if testing.Short() {
+	if testing.Short() || s.Slow {
 		n = 1000
 	}
 	d := s.open(t)
@@ -185,8 +185,7 @@ func (s *suite) testManyFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := s.restore(t, d, b.snapshot(t, opts), driver.RestoreOptions{})
 			r.want(t, "cd /tmp/many && set -- * && echo $#", fmt.Sprint(n))
-			// Through a pipe: to bring each line by itself takes an emulated machine a minute.
-			r.want(t, "cd /tmp/many && cat * | cat", strings.TrimSpace(want.String()))
+			r.want(t, "cd /tmp/many && cat *", strings.TrimSpace(want.String()))
 			r.must(t, "rm -r /tmp/many && mkdir /tmp/many && echo new > /tmp/many/new")
 			again := s.restore(t, d, r.snapshot(t, opts), driver.RestoreOptions{})
 			again.want(t, "cd /tmp/many && cat *", "new")
