@@ -40,7 +40,7 @@ func TestKillNine(t *testing.T) {
 // TestMachinesAfterKillNine does the same with virtual machines: as many as two processors emulate.
 func TestMachinesAfterKillNine(t *testing.T) {
 	testenv.Long(t, "emulated machines need a processor each")
-	killNine(t, daemontest.Start(t, daemontest.Machines(t)...), 3)
+	killNine(t, daemontest.Start(t, daemontest.Machines(t)...), 2)
 }
 
 func killNine(t *testing.T, d *daemontest.Daemon, count int) {

@@ -15,7 +15,7 @@ import (
 )
 
 // kernelPackages are Debian's packages for what programs do that need a kernel of their own.
-const kernelPackages = "docker.io,iptables,iproute2,e2fsprogs,ca-certificates,curl,fuse3,squashfs-tools,squashfuse,python3-minimal"
+const kernelPackages = "docker.io,iptables,iproute2,e2fsprogs,ca-certificates,curl,fuse3,squashfs-tools,squashfuse,python3"
 
 // kernelUses are scripts that need a kernel of their own, run by root, and what they print. The
 // modules for them are loaded when the kernel asks for them.
