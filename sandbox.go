@@ -145,6 +145,12 @@ type Sandbox struct {
 	Domain string `json:"domain,omitempty"`
 }
 
+// MetadataChange changes a sandbox's labels: it removes some, and then sets some. Others stay.
+type MetadataChange struct {
+	Set    map[string]string `json:"set,omitempty"`
+	Remove []string          `json:"remove,omitempty"` // what is not there is removed already
+}
+
 // ListOptions filters and pages List. Newest sandboxes come first.
 type ListOptions struct {
 	// Match is a name, an ID or the beginning of an ID. It selects only sandboxes in the caller's

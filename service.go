@@ -39,6 +39,10 @@ type Sandboxes interface {
 	// SetTimeout makes the sandbox end after d, counted from now; with extendOnly it never makes it
 	// end earlier. Errors: NotFound, Invalid.
 	SetTimeout(ctx context.Context, id ID, d time.Duration, extendOnly bool) (Sandbox, error)
+	// SetMetadata changes labels of a running or paused sandbox, and wakes nothing. Snapshots that
+	// were taken before keep their labels, and what was used before is counted under the old ones.
+	// Changes at the same time are all made. Errors: NotFound, Invalid, Conflict (it ends).
+	SetMetadata(ctx context.Context, id ID, c MetadataChange) (Sandbox, error)
 	// SetNetwork replaces all network rules of a running sandbox and cuts connections that the new
 	// rules forbid. Errors: NotFound, Invalid, Conflict (it does not run).
 	SetNetwork(ctx context.Context, id ID, n Network) (Sandbox, error)

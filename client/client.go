@@ -35,6 +35,7 @@ type Client struct {
 
 	buildCalls
 	catalogCalls
+	labelCalls
 	machineCalls
 }
 
@@ -72,6 +73,7 @@ func New(rawURL, key string, opts ...Option) (carrel.Service, error) {
 	c := &Client{base: base, key: key, conns: map[carrel.ID]*guest.Conn{}}
 	c.buildCalls.c = c
 	c.catalogCalls.c = c
+	c.labelCalls.c = c
 	c.machineCalls.c = c
 	c.dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	for _, o := range opts {

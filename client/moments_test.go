@@ -76,6 +76,9 @@ func (k *keeper) Timeline(_ context.Context, id carrel.ID) (carrel.Timeline, err
 func (k *keeper) Diff(_ context.Context, from, to carrel.SnapshotID) ([]carrel.FileChange, error) {
 	return changes, k.note(from, to)
 }
+func (k *keeper) SetMetadata(_ context.Context, id carrel.ID, m carrel.MetadataChange) (carrel.Sandbox, error) {
+	return box, k.note(id, m)
+}
 func (k *keeper) SetLifecycle(_ context.Context, id carrel.ID, l carrel.Lifecycle) (carrel.Sandbox, error) {
 	sb := box
 	sb.Lifecycle = l
@@ -125,6 +128,8 @@ func same(t *testing.T, what string, got, want error) {
 	}
 }
 
+var relabelling = carrel.MetadataChange{Set: map[string]string{"ü=": "a b"}, Remove: []string{"x/y"}}
+
 // calls are Create and all methods of Moments, each with the call that must reach the service and
 // the result that must come back.
 var calls = []struct {
@@ -170,6 +175,10 @@ var calls = []struct {
 	{"timeline", func(ctx context.Context, s carrel.Service) (any, error) { return s.Timeline(ctx, box.ID) }, []any{box.ID}, timeline},
 	{"diff", func(ctx context.Context, s carrel.Service) (any, error) { return s.Diff(ctx, moment.Parent, moment.ID) },
 		[]any{moment.Parent, moment.ID}, changes},
+	{"labels", func(ctx context.Context, s carrel.Service) (any, error) {
+		return s.SetMetadata(ctx, box.ID, relabelling)
+	},
+		[]any{box.ID, relabelling}, box},
 	{"lifecycle", func(ctx context.Context, s carrel.Service) (any, error) {
 		sb, err := s.SetLifecycle(ctx, box.ID, whole)
 		return sb.Lifecycle, err

@@ -1,11 +1,11 @@
 // What can be done to sandboxes, from every screen.
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { del, get, mayRun, post, put as update } from "./api";
+import { del, get, mayRun, patch, post, put as update } from "./api";
 import { boxes, put, refresh } from "./store";
 import { go } from "./router";
 import { count, difference, quote, yaml } from "./text";
-import { Difference, fail, Form, How, say } from "./ui";
+import { Difference, fail, Form, How, Plain, say } from "./ui";
 import type { Network, Policy, Sandbox, Snapshot, Template } from "./types";
 
 /** The dialog that is open. */
@@ -36,6 +36,41 @@ export async function resume(ids: string[]): Promise<void> {
   const done = await each(ids.filter((id) => boxes.get(id)?.state === "paused"),
     async (id) => put((await post<{ sandbox: Sandbox }>(`/carrel/v1/sandboxes/${id}/resume`)).sandbox));
   if (done.length) say(several(done.length, "resumed"));
+}
+
+type Labels = Record<string, string>;
+const relabel = async (id: string, set: Labels, remove: string[]) => put(await patch<Sandbox>(`/carrel/v1/sandboxes/${id}/metadata`, { set, remove }));
+
+/** readLabels reads NAME=VALUE, and NAME- for what goes. */
+function readLabels(text: string): { set: Labels; remove: string[] } {
+  const set: Labels = {}, remove: string[] = [];
+  for (const word of text.split(/\s+/).filter(Boolean)) {
+    const at = word.indexOf("=");
+    if (at > 0) set[word.slice(0, at)] = word.slice(at + 1);
+    else if (at < 0 && word.length > 1 && word.endsWith("-")) remove.push(word.slice(0, -1));
+    else throw new Error(`"${word}" is neither NAME=VALUE nor NAME-`);
+  }
+  return { set, remove };
+}
+
+/** askLabel changes labels of some sandboxes. Undo gives each of them back what it had. */
+export function askLabel(ids: string[]): void {
+  const before = new Map(ids.map((id) => [id, boxes.get(id)?.metadata ?? {}]));
+  const own = ids.length === 1 ? Object.entries(before.get(ids[0])!).map(([k, v]) => `${k}=${v}`).join(" ") : "";
+  dialog.value = <Form title={ids.length === 1 ? "Labels of " + name(boxes.get(ids[0])!) : `Label ${several(ids.length, "")}`} action="Label" close={close}
+    fields={[{ name: "labels", label: "Labels", required: true, hint: "NAME=VALUE sets one, NAME- takes one away; the others stay" }]}
+    run={async (v) => {
+      const { set, remove } = readLabels(v.labels);
+      const done = await each(ids, (id) => relabel(id, set, remove));
+      const undo = () => void each(done, (id) => {
+        const had = before.get(id)!, touched = [...Object.keys(set), ...remove];
+        return relabel(id, Object.fromEntries(touched.filter((k) => k in had).map((k) => [k, had[k]])), touched.filter((k) => !(k in had)));
+      });
+      if (done.length) say(several(done.length, "labelled"), { undo });
+    }}>
+    {own && <p class="muted">It has <Plain>{own}</Plain></p>}
+    <How cli={`carrel label ${ids.length === 1 ? ids[0] : "ID"} NAME=VALUE NAME-`} api={`PATCH /carrel/v1/sandboxes/${ids.length === 1 ? ids[0] : "ID"}/metadata`} />
+  </Form>;
 }
 
 /** kill waits a little, because nothing brings a sandbox back. */

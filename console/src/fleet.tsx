@@ -1,6 +1,6 @@
 // All sandboxes, live.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { askCreate, askFork, kill, pause, resume } from "./actions";
+import { askCreate, askFork, askLabel, kill, pause, resume } from "./actions";
 import { get, isAdmin, mayRun } from "./api";
 import { go, place, set } from "./router";
 import { boxes, costs, currency, live, loaded, loadError, missing, revision, sample, sampled, samples } from "./store";
@@ -68,6 +68,7 @@ export function Fleet() {
       else if (e.key === "n" && mayRun()) { e.preventDefault(); void askCreate(); }
       else if (e.key === "p" && mayRun()) void pause(ids);
       else if (e.key === "r" && mayRun()) void resume(ids);
+      else if (e.key === "l" && mayRun() && ids.length) { e.preventDefault(); askLabel(ids); }
       else if (e.key === "f" && mayRun() && rows[active]) askFork(rows[active]);
       else if (e.key === "Delete" && mayRun()) kill(ids);
       else if (e.key === "Escape") choose(new Set());
@@ -97,7 +98,7 @@ export function Fleet() {
     {missing.value.length > 0 && <div class="fault">These nodes did not answer: {missing.value.join(", ")}</div>}
     {chosen.size > 0 && <div class="bulk" role="toolbar" aria-label="Chosen sandboxes">
       <strong>{count(chosen.size)} chosen</strong>
-      <button onClick={() => void pause(ids)}>Pause</button><button onClick={() => void resume(ids)}>Resume</button>
+      <button onClick={() => void pause(ids)}>Pause</button><button onClick={() => void resume(ids)}>Resume</button><button onClick={() => askLabel(ids)}>Label…</button>
       <button class="danger" onClick={() => { kill(ids); choose(new Set()); }}>Kill</button>
       <button class="quiet" onClick={() => choose(new Set())}>Clear</button>
     </div>}

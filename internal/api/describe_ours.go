@@ -41,6 +41,8 @@ var sandboxOperations = map[string]openapi.Operation{
 		Answers: answers(101, nil)},
 	"POST" + ours + "/sandboxes/{id}/promote": {Tag: tagBoxes, Summary: "Move a simulated sandbox with its files to a tier that runs real programs.",
 		Body: perhaps(carrel.PromoteOptions{}), Answers: answers(200, carrel.Sandbox{})},
+	"PATCH" + ours + "/sandboxes/{id}/metadata": {Tag: tagBoxes, Summary: "Remove labels of a sandbox, and then set some; the others stay.",
+		Body: strict(carrel.MetadataChange{}), Answers: answers(200, carrel.Sandbox{})},
 	"PUT" + ours + "/sandboxes/{id}/lifecycle": {Tag: tagBoxes, Summary: "Say what happens to a sandbox by itself: at its timeout, when it is idle, and when moments are kept.",
 		Body: strict(lifecycleIn{}), Answers: answers(200, carrel.Sandbox{})},
 }

@@ -90,6 +90,7 @@
 //	POST   /carrel/v1/sandboxes/{id}/promote                     body: {tier, template} → the sandbox
 //	GET    /carrel/v1/sandboxes/{id}/timeline                    carrel.Timeline
 //	PUT    /carrel/v1/sandboxes/{id}/lifecycle                   body: carrel.Lifecycle → the sandbox
+//	PATCH  /carrel/v1/sandboxes/{id}/metadata                    body: {set, remove} → the sandbox
 //	GET    /carrel/v1/snapshots?sandbox&name&project&auto&limit&cursor   {snapshots, next}
 //	GET    /carrel/v1/snapshots/{name}                           PATCH {names, label, kept}, DELETE
 //	GET    /carrel/v1/snapshots/{name}/diff?to                   a list of carrel.FileChange

@@ -159,6 +159,10 @@ func (f *fake) Timeline(_ context.Context, id carrel.ID) (carrel.Timeline, error
 func (f *fake) Diff(_ context.Context, from, to carrel.SnapshotID) ([]carrel.FileChange, error) {
 	return f.diff(from, to)
 }
+func (f *fake) SetMetadata(_ context.Context, id carrel.ID, m carrel.MetadataChange) (carrel.Sandbox, error) {
+	return carrel.Sandbox{ID: id, Metadata: m.Set}, nil
+}
+
 func (f *fake) SetLifecycle(_ context.Context, id carrel.ID, l carrel.Lifecycle) (carrel.Sandbox, error) {
 	return f.lifecycle(id, l)
 }

@@ -127,3 +127,23 @@ func (s *Server) lifecycleOurs(w http.ResponseWriter, r *http.Request) error {
 	writeJSON(w, http.StatusOK, sb)
 	return nil
 }
+
+func (s momentRoutes) metadataOurs(w http.ResponseWriter, r *http.Request) error {
+	id, err := pathID(r)
+	if err != nil {
+		return err
+	}
+	var body carrel.MetadataChange
+	if err := decodeStrict(w, r, &body, false); err != nil {
+		return err
+	}
+	if err := checkMetadata(body.Set); err != nil {
+		return err
+	}
+	sb, err := s.opts.Service.SetMetadata(r.Context(), id, body)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, sb)
+	return nil
+}

@@ -20,6 +20,7 @@ func (s momentRoutes) add(v1 string) {
 	s.handle("POST"+v1+"/sandboxes/{id}/promote", s.promoteOurs)
 	s.handle("GET"+v1+"/sandboxes/{id}/timeline", s.timelineOurs)
 	s.handle("PUT"+v1+"/sandboxes/{id}/lifecycle", s.lifecycleOurs)
+	s.handle("PATCH"+v1+"/sandboxes/{id}/metadata", s.metadataOurs)
 	s.handle("GET"+v1+"/snapshots", s.snapshotsOurs)
 	s.handle("GET"+v1+"/snapshots/{name}", s.getSnapshotOurs)
 	s.handle("PATCH"+v1+"/snapshots/{name}", s.updateSnapshotOurs)

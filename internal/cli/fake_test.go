@@ -180,6 +180,10 @@ func (f *fake) Diff(_ context.Context, from, to carrel.SnapshotID) ([]carrel.Fil
 	return f.changes, f.did("diff %s %s", from, to)
 }
 
+func (f *fake) SetMetadata(_ context.Context, _ carrel.ID, m carrel.MetadataChange) (carrel.Sandbox, error) {
+	return f.box, f.did("set %v remove %q", m.Set, m.Remove)
+}
+
 func (f *fake) SetLifecycle(_ context.Context, _ carrel.ID, l carrel.Lifecycle) (carrel.Sandbox, error) {
 	f.box.Lifecycle = l
 	return f.box, f.did("lifecycle %+v", l)

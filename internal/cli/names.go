@@ -28,7 +28,7 @@ var namings = map[string]naming{
 	"exec": {first: true, own: true}, "shell": {first: true, own: true}, "ssh": {first: true, own: true},
 	"ssh-proxy": {first: true}, "info": {first: true}, "pause": {all: true}, "resume": {all: true}, "kill": {all: true},
 	"snapshot": {first: true}, "snapshot ls": {flag: "sandbox"}, "fork": {first: true}, "rollback": {first: true},
-	"promote": {first: true}, "timeline": {first: true}, "diff": {first: true, snapshot: true}, "lifecycle": {first: true},
+	"promote": {first: true}, "timeline": {first: true}, "diff": {first: true, snapshot: true}, "lifecycle": {first: true}, "label": {first: true},
 	"network": {first: true}, "policy show": {first: true}, "policy learn": {first: true}, "policy test": {flag: "sandbox"}, "audit": {first: true},
 	"port-forward": {first: true}, "url": {first: true}, "ssh-key add": {flag: "sandbox"}, "cp": {path: true}, "logs": {first: true},
 	"metrics": {first: true}, "trace": {first: true}, "ps": {first: true}, "attach": {first: true, own: true},

@@ -420,6 +420,7 @@ var probes = []probe{
 	{"POST /carrel/v1/sandboxes/{id}/promote", "/carrel/v1/sandboxes/{box}/promote", "", 0},
 	{"GET /carrel/v1/sandboxes/{id}/timeline", "/carrel/v1/sandboxes/{box}/timeline", "", 0},
 	{"PUT /carrel/v1/sandboxes/{id}/lifecycle", "/carrel/v1/sandboxes/{asleep}/lifecycle", `{}`, 0},
+	{"PATCH /carrel/v1/sandboxes/{id}/metadata", "/carrel/v1/sandboxes/{asleep}/metadata", `{"remove":["x"]}`, 0},
 	{"GET /carrel/v1/snapshots", "/carrel/v1/snapshots?auto=true", "", 200},
 	{"GET /carrel/v1/snapshots", "/carrel/v1/snapshots?sandbox={box}&project=a", "", 200},
 	{"GET /carrel/v1/snapshots/{name}", "/carrel/v1/snapshots/{snap}", "", 0},

@@ -182,6 +182,7 @@ var recorded = []struct {
 	{"POST /carrel/v1/sandboxes/{id}/fork", "/carrel/v1/sandboxes/{box}/fork", `{"count":2}`, 201},
 	{"POST /carrel/v1/sandboxes/{id}/rollback", "/carrel/v1/sandboxes/{box}/rollback", `{"to":"{snap}"}`, 200},
 	{"GET /carrel/v1/sandboxes/{id}/timeline", "/carrel/v1/sandboxes/{box}/timeline", "", 200},
+	{"PATCH /carrel/v1/sandboxes/{id}/metadata", "/carrel/v1/sandboxes/{box}/metadata", `{"set":{"team":"b"},"remove":["old"]}`, 200},
 	{"PUT /carrel/v1/sandboxes/{id}/lifecycle", "/carrel/v1/sandboxes/{box}/lifecycle", `{"onTimeout":"pause","retention":{"last":3,"for":"1h"}}`, 200},
 	{"GET /carrel/v1/snapshots", "/carrel/v1/snapshots?auto=true", "", 200},
 	{"GET /carrel/v1/snapshots/{name}", "/carrel/v1/snapshots/{snap}", "", 200},

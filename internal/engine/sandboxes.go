@@ -35,6 +35,12 @@ func (e *Engine) SetTimeout(ctx context.Context, id carrel.ID, d time.Duration, 
 		})
 }
 
+// SetMetadata implements carrel.Sandboxes.
+func (e *Engine) SetMetadata(ctx context.Context, id carrel.ID, c carrel.MetadataChange) (carrel.Sandbox, error) {
+	return sandboxOn(ctx, e, "set metadata", id, e.opts.CallWithin,
+		func(ctx context.Context, r Remote) (carrel.Sandbox, error) { return r.SetMetadata(ctx, id, c) })
+}
+
 // SetNetwork implements carrel.Sandboxes.
 func (e *Engine) SetNetwork(ctx context.Context, id carrel.ID, n carrel.Network) (carrel.Sandbox, error) {
 	return sandboxOn(ctx, e, "set network", id, e.opts.CallWithin,

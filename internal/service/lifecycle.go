@@ -43,22 +43,31 @@ func (li *lifecycle) SetLifecycle(ctx context.Context, id carrel.ID, l carrel.Li
 	if err != nil {
 		return carrel.Sandbox{}, &carrel.Error{Op: op, Kind: carrel.KindOf(err), ID: id, Field: "lifecycle", Err: err, Hint: carrel.HintOf(err)}
 	}
+	return li.settled(ctx, op, b, func(r *state.Record) error {
+		r.Sandbox.Lifecycle = copySandbox(carrel.Sandbox{Lifecycle: l}).Lifecycle
+		return nil
+	}, func() (carrel.Sandbox, error) { return li.setRunningLifecycle(ctx, op, b, l) })
+}
+
+// settled changes the record of a sandbox that is paused, or calls running if it runs. It waits
+// while the sandbox is on its way from one to the other.
+func (li *lifecycle) settled(ctx context.Context, op string, b *box, paused func(*state.Record) error, running func() (carrel.Sandbox, error)) (carrel.Sandbox, error) {
 	for {
 		before := b.public()
 		switch before.State {
 		case carrel.Pausing, carrel.Resuming: // through in a moment
 			if err := b.settled(ctx); err != nil {
-				return carrel.Sandbox{}, &carrel.Error{Op: op, Kind: carrel.TimedOut, ID: id, Err: err}
+				return carrel.Sandbox{}, &carrel.Error{Op: op, Kind: carrel.TimedOut, ID: b.id, Err: err}
 			}
 			continue
 		case carrel.Paused:
-			sb, done, err := li.setPausedLifecycle(ctx, b, l)
+			sb, done, err := li.records.updatePaused(ctx, b, paused)
 			if err != nil || done {
 				return sb, err
 			}
 			continue // it was resumed meanwhile
 		}
-		sb, err := li.setRunningLifecycle(ctx, op, b, l)
+		sb, err := running()
 		if carrel.KindOf(err) == carrel.Conflict && b.public().State != carrel.Starting {
 			continue // it was paused meanwhile
 		}
@@ -96,25 +105,6 @@ func (li *lifecycle) tellLifecycle(ctx context.Context, b *box) error {
 		return nil
 	}
 	return li.greeter.init(ctx, b, false)
-}
-
-// setPausedLifecycle is SetLifecycle of a paused sandbox. done is false when the sandbox is no
-// longer paused.
-func (li *lifecycle) setPausedLifecycle(ctx context.Context, b *box, l carrel.Lifecycle) (_ carrel.Sandbox, done bool, err error) {
-	b.save.Lock()
-	defer b.save.Unlock()
-	rec := b.record()
-	if rec.Sandbox.State != carrel.Paused {
-		return carrel.Sandbox{}, false, nil
-	}
-	rec.Sandbox.Lifecycle = copySandbox(carrel.Sandbox{Lifecycle: l}).Lifecycle
-	if err := li.opts.Store.PutSandbox(ctx, rec); err != nil {
-		return carrel.Sandbox{}, false, err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.rec.Sandbox.Lifecycle = rec.Sandbox.Lifecycle
-	return publicSandbox(b.rec.Sandbox), true, nil
 }
 
 // checkSpan checks a duration. 0 means none.

@@ -54,6 +54,30 @@ func (r *records) updateRules(ctx context.Context, op string, b *box, egress *po
 	return publicSandbox(rec.Sandbox), nil
 }
 
+// updatePaused changes the record of a paused sandbox, first on disk and then in memory: change is
+// called for both. done is false when the sandbox is no longer
+// paused; nothing has changed then.
+func (r *records) updatePaused(ctx context.Context, b *box, change func(*state.Record) error) (_ carrel.Sandbox, done bool, err error) {
+	b.save.Lock()
+	defer b.save.Unlock()
+	rec := b.record()
+	if rec.Sandbox.State != carrel.Paused {
+		return carrel.Sandbox{}, false, nil
+	}
+	if err := change(&rec); err != nil {
+		return carrel.Sandbox{}, false, err
+	}
+	if err := r.opts.Store.PutSandbox(ctx, rec); err != nil {
+		return carrel.Sandbox{}, false, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := change(&b.rec); err != nil { // a resumption or an end that began since then goes on
+		return carrel.Sandbox{}, false, err
+	}
+	return publicSandbox(b.rec.Sandbox), true, nil
+}
+
 // remember writes the present record. An error is only logged.
 func (r *records) remember(ctx context.Context, b *box) {
 	b.save.Lock()

@@ -22,7 +22,7 @@ func (r *rules) checkOptions(o carrel.CreateOptions) (*policy.Policy, error) {
 	if err := first(
 		carrel.CheckName(o.Name),
 		r.checkTimeout(opCreate, o.Timeout),
-		checkMetadata(o.Metadata),
+		checkMetadata(opCreate, o.Metadata),
 		checkEnv(o.Env),
 		r.checkLimits(o.Limits),
 		checkTokens(opCreate, o.Tokens),

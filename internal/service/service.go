@@ -245,6 +245,8 @@ type Service struct {
 	warm      *warm.Pool[*prepared]
 	goldens   *golden.Starts
 
+	labels
+
 	closed   chan struct{} // closed when Close is done
 	closeErr error
 }

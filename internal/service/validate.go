@@ -137,19 +137,19 @@ func first(errs ...error) error {
 	return nil
 }
 
-func checkMetadata(m map[string]string) error {
+func checkMetadata(op string, m map[string]string) error {
 	size := 0
 	for k, v := range m {
 		size += len(k) + len(v)
 		switch {
 		case k == "":
-			return invalid(opCreate, "metadata", "a key is empty")
+			return invalid(op, "metadata", "a key is empty")
 		case !utf8.ValidString(k) || !utf8.ValidString(v):
-			return invalid(opCreate, "metadata", "%q is not UTF-8 text", k)
+			return invalid(op, "metadata", "%q is not UTF-8 text", k)
 		}
 	}
 	if size > maxMetadata {
-		return invalid(opCreate, "metadata", "%d bytes of keys and values, at most %d may be", size, maxMetadata)
+		return invalid(op, "metadata", "%d bytes of keys and values, at most %d may be", size, maxMetadata)
 	}
 	return nil
 }

@@ -56,6 +56,9 @@ func contract(t *testing.T, svc carrel.Service) {
 	if got, err := svc.SetLifecycle(ctx, sb.ID, carrel.Lifecycle{OnTimeout: carrel.ActionPause}); err != nil || got.Lifecycle.OnTimeout != carrel.ActionPause {
 		t.Errorf("lifecycle: %+v, %v", got.Lifecycle, err)
 	}
+	if got, err := svc.SetMetadata(ctx, sb.ID, carrel.MetadataChange{Set: map[string]string{"team": "search"}}); err != nil || got.Metadata["team"] != "search" {
+		t.Errorf("labels: %+v, %v", got.Metadata, err)
+	}
 	if logs, err := svc.Logs(ctx, sb.ID, carrel.LogOptions{}); err != nil || len(logs) == 0 {
 		t.Errorf("logs: %v, %v", logs, err)
 	}
