@@ -270,6 +270,18 @@ type FileChange struct {
 	After  *FileInfo `json:"after,omitempty"`
 }
 
+// MaxSnapshotFile is the most of a file that SnapshotFile returns.
+const MaxSnapshotFile = 1 << 20
+
+// SnapshotFile is one file as a snapshot has it.
+type SnapshotFile struct {
+	Info FileInfo `json:"info"`
+	// Content is the beginning of a regular file, and all of it if Whole is set. It is empty for
+	// everything else: a symbolic link is not followed.
+	Content []byte `json:"content,omitempty"`
+	Whole   bool   `json:"whole"`
+}
+
 // Moments are the operations on a sandbox's time.
 type Moments interface {
 	// Pause saves the sandbox's state and frees everything else: a paused sandbox costs no process
@@ -311,6 +323,9 @@ type Moments interface {
 	// Diff lists the files that changed from one snapshot to another, sorted by path. Errors:
 	// NotFound, Invalid (snapshots of different templates).
 	Diff(ctx context.Context, from, to SnapshotID) ([]FileChange, error)
+	// SnapshotFile reads one file of a snapshot, given by its absolute path. Links on the way to it
+	// are not followed. Errors: NotFound (either), Invalid (the path).
+	SnapshotFile(ctx context.Context, id SnapshotID, name string) (SnapshotFile, error)
 	// SetLifecycle replaces a sandbox's Lifecycle.
 	SetLifecycle(ctx context.Context, id ID, l Lifecycle) (Sandbox, error)
 }

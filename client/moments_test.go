@@ -73,6 +73,9 @@ func (k *keeper) DeleteSnapshot(_ context.Context, name string) error { return k
 func (k *keeper) Timeline(_ context.Context, id carrel.ID) (carrel.Timeline, error) {
 	return timeline, k.note(id)
 }
+func (k *keeper) SnapshotFile(_ context.Context, id carrel.SnapshotID, name string) (carrel.SnapshotFile, error) {
+	return pastFile, k.note(id, name)
+}
 func (k *keeper) Diff(_ context.Context, from, to carrel.SnapshotID) ([]carrel.FileChange, error) {
 	return changes, k.note(from, to)
 }
@@ -128,6 +131,8 @@ func same(t *testing.T, what string, got, want error) {
 	}
 }
 
+var pastFile = carrel.SnapshotFile{Info: carrel.FileInfo{Name: "ü", Path: "/a b&c/ü", Size: 3}, Content: []byte{0, 0xff, '\n'}, Whole: true}
+
 var relabelling = carrel.MetadataChange{Set: map[string]string{"ü=": "a b"}, Remove: []string{"x/y"}}
 
 // calls are Create and all methods of Moments, each with the call that must reach the service and
@@ -173,6 +178,9 @@ var calls = []struct {
 	},
 		[]any{"team/warm:v1"}, nil},
 	{"timeline", func(ctx context.Context, s carrel.Service) (any, error) { return s.Timeline(ctx, box.ID) }, []any{box.ID}, timeline},
+	{"file of a snapshot", func(ctx context.Context, s carrel.Service) (any, error) {
+		return s.SnapshotFile(ctx, moment.ID, "/a b&c/ü")
+	}, []any{moment.ID, "/a b&c/ü"}, pastFile},
 	{"diff", func(ctx context.Context, s carrel.Service) (any, error) { return s.Diff(ctx, moment.Parent, moment.ID) },
 		[]any{moment.Parent, moment.ID}, changes},
 	{"labels", func(ctx context.Context, s carrel.Service) (any, error) {

@@ -88,15 +88,6 @@ func (s *Service) SetTimeout(ctx context.Context, id carrel.ID, d time.Duration,
 	return s.opts.Core.SetTimeout(ctx, id, d, extendOnly)
 }
 
-// SetMetadata implements carrel.Sandboxes.
-func (s *Service) SetMetadata(ctx context.Context, id carrel.ID, c carrel.MetadataChange) (carrel.Sandbox, error) {
-	ctx, err := s.sandbox(ctx, "set metadata", id)
-	if err != nil {
-		return carrel.Sandbox{}, err
-	}
-	return s.opts.Core.SetMetadata(ctx, id, c)
-}
-
 // SetNetwork implements carrel.Sandboxes.
 func (s *Service) SetNetwork(ctx context.Context, id carrel.ID, n carrel.Network) (carrel.Sandbox, error) {
 	const op = "set network"

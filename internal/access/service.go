@@ -78,6 +78,8 @@ type Options struct {
 type Service struct {
 	opts Options
 	metering
+	labels
+	pastFiles
 }
 
 var _ carrel.Service = (*Service)(nil)
@@ -99,7 +101,9 @@ func New(opts Options) *Service {
 	if opts.Usage == nil {
 		opts.Usage = carrel.NoMetering{}
 	}
-	return &Service{opts, metering{opts.Usage, opts.Nobody}}
+	s := &Service{opts: opts, metering: metering{opts.Usage, opts.Nobody}}
+	s.labels, s.pastFiles = labels{s}, pastFiles{s}
+	return s
 }
 
 // As returns the same service with c as the caller for contexts that have none.

@@ -67,6 +67,8 @@ var momentOperations = map[string]openapi.Operation{
 	"PATCH" + ours + "/snapshots/{name}": {Tag: tagMoments, Summary: "Change a snapshot's names, its label, or whether it is kept.",
 		Body: strict(carrel.SnapshotUpdate{}), Answers: answers(200, carrel.Snapshot{})},
 	"DELETE" + ours + "/snapshots/{name}": {Tag: tagMoments, Summary: "Remove a snapshot.", Answers: nothing()},
+	"GET" + ours + "/snapshots/{name}/file": {Tag: tagMoments, Summary: "Read the beginning of one file of a snapshot. Links are not followed.",
+		Query: []openapi.Parameter{openapi.Require(openapi.String("path"))}, Answers: answers(200, carrel.SnapshotFile{})},
 	"GET" + ours + "/snapshots/{name}/diff": {Tag: tagMoments, Summary: "List the files that differ between two snapshots.",
 		Query: []openapi.Parameter{openapi.Require(openapi.String("to"))}, Answers: answers(200, []carrel.FileChange{})},
 	"GET" + ours + "/snapshot-store":     {Tag: tagMoments, Summary: "Tell what all snapshots cost.", Answers: answers(200, snapshot.Usage{})},

@@ -94,6 +94,7 @@
 //	GET    /carrel/v1/snapshots?sandbox&name&project&auto&limit&cursor   {snapshots, next}
 //	GET    /carrel/v1/snapshots/{name}                           PATCH {names, label, kept}, DELETE
 //	GET    /carrel/v1/snapshots/{name}/diff?to                   a list of carrel.FileChange
+//	GET    /carrel/v1/snapshots/{name}/file?path                 carrel.SnapshotFile
 //	GET    /carrel/v1/snapshot-store                             cost of snapshots; POST …/gc frees unneeded space
 //	POST   /carrel/v1/sandboxes/{id}/programs                    provide programs: a stream, one line a call
 //	GET    /carrel/v1/sandboxes/{id}/programs/{session}/calls/{call}   Upgrade: carrel-stream → 101, then one call's frames

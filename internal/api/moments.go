@@ -26,6 +26,7 @@ func (s momentRoutes) add(v1 string) {
 	s.handle("PATCH"+v1+"/snapshots/{name}", s.updateSnapshotOurs)
 	s.handle("DELETE"+v1+"/snapshots/{name}", s.deleteSnapshotOurs)
 	s.handle("GET"+v1+"/snapshots/{name}/diff", s.diffOurs)
+	s.handle("GET"+v1+"/snapshots/{name}/file", s.snapshotFileOurs)
 	s.handleAdmin("GET"+v1+"/snapshot-store", s.snapshotUsage)
 	s.handleAdmin("POST"+v1+"/snapshot-store/gc", s.snapshotGC)
 }
@@ -358,6 +359,24 @@ func (s momentRoutes) diffOurs(w http.ResponseWriter, r *http.Request) error {
 		changes = []carrel.FileChange{}
 	}
 	writeJSON(w, http.StatusOK, changes)
+	return nil
+}
+
+// snapshotFileOurs reads one file of a snapshot, which is given by ID or name.
+func (s momentRoutes) snapshotFileOurs(w http.ResponseWriter, r *http.Request) error {
+	name := r.URL.Query().Get("path")
+	if name == "" {
+		return invalid("path", "missing")
+	}
+	id, err := s.resolve(r, r.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	f, err := s.opts.Service.SnapshotFile(r.Context(), id, name)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, f)
 	return nil
 }
 

@@ -85,7 +85,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(
 		a.serveCommand(), podCommands{a}.podCommand(), configCommands{a}.configCommand(), a.runCommand(), a.simCommand(), a.createCommand(), a.execCommand(), a.shellCommand(), codeCommands{a}.runCodeCommand(), codeCommands{a}.notebookCommand(), a.listCommand(), a.infoCommand(),
 		a.pauseCommand(), a.resumeCommand(), drainCommands{a}.drainCommand(), backupCommands{a}.backupCommand(), backupCommands{a}.restoreCommand(), a.envCommand(), snapshotCommands{a}.snapshotCommand(), a.forkCommand(), a.rollbackCommand(), a.promoteCommand(), a.timelineCommand(),
-		a.diffCommand(), a.lifecycleCommand(), a.labelCommand(), a.networkCommand(), a.killCommand(), processCommands{a}.psCommand(), processCommands{a}.attachCommand(), a.copyCommand(), a.logsCommand(), a.auditCommand(), a.metricsCommand(), topCommands{a}.topCommand(), a.traceCommand(), a.usageCommand(), a.poolCommand(), fsckCommands{a}.fsckCommand(), a.doctorCommand(),
+		a.diffCommand(), a.lifecycleCommand(), labelCommands{a}.labelCommand(), a.networkCommand(), a.killCommand(), processCommands{a}.psCommand(), processCommands{a}.attachCommand(), a.copyCommand(), a.logsCommand(), a.auditCommand(), a.metricsCommand(), topCommands{a}.topCommand(), a.traceCommand(), a.usageCommand(), a.poolCommand(), fsckCommands{a}.fsckCommand(), a.doctorCommand(),
 		templateCommands{a}.templateCommand(), buildCommands{a}.buildCommand(), a.portForwardCommand(),
 		urlCommand(a), sshCommands{a}.sshCommand(), sshCommands{a}.sshProxyCommand(),
 		sshCommands{a}.sshKeyCommand(), a.caCommand(), secretCommands{a}.secretCommand(), webhookCommands{a}.webhookCommand(), inboxCommands{a}.inboxCommand(), nodeCommands{a}.nodeCommand(), a.frontCommand(),

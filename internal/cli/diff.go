@@ -14,19 +14,24 @@ import (
 // diffCommand is "carrel diff".
 func (a *app) diffCommand() *cobra.Command {
 	var stat bool
+	var file string
 	c := &cobra.Command{
 		Use:   "diff SNAPSHOT SNAPSHOT | SNAPSHOT | ID",
 		Short: "List which files changed between two snapshots",
 		Long: `Lists which files changed from one snapshot to another: A added, M modified,
 D removed, m only the mode or owner. One snapshot is compared with its parent, and
 for a sandbox its head is: what changed between its last two snapshots. What
-happened since the head is in no snapshot; take one first to see it.`,
+happened since the head is in no snapshot; take one first to see it. With --file it
+shows how the text of one file changed, line by line.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withService(c.Context(), func(svc carrel.Service) error {
 				from, to, err := diffEnds(c.Context(), svc, args)
 				if err != nil {
 					return err
+				}
+				if file != "" {
+					return fileDiffs{a}.print(c.Context(), svc, from, to, file)
 				}
 				changes, err := svc.Diff(c.Context(), from, to)
 				if err != nil {
@@ -36,6 +41,7 @@ happened since the head is in no snapshot; take one first to see it.`,
 			})
 		},
 	}
+	c.Flags().StringVar(&file, "file", "", "show what changed in the text of this file, an absolute path")
 	c.Flags().BoolVar(&stat, "stat", false, "print the sums only")
 	return c
 }

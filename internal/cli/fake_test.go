@@ -40,6 +40,7 @@ type fake struct {
 	parts
 	carrel.NoExtras
 	box      carrel.Sandbox
+	files    map[carrel.SnapshotID]carrel.SnapshotFile // by the snapshot, for any name
 	snaps    []carrel.Snapshot
 	forks    map[carrel.SnapshotID][]carrel.ID
 	changes  []carrel.FileChange
@@ -174,6 +175,14 @@ func (f *fake) DeleteSnapshot(_ context.Context, idOrName string) error {
 func (f *fake) Timeline(_ context.Context, id carrel.ID) (carrel.Timeline, error) {
 	tl := carrel.Timeline{Sandbox: f.box.ID, Head: f.box.Snapshot, Snapshots: f.snaps, Forks: f.forks, Size: int64(len(f.snaps)) << 20}
 	return tl, f.known(id)
+}
+
+func (f *fake) SnapshotFile(_ context.Context, id carrel.SnapshotID, name string) (carrel.SnapshotFile, error) {
+	file, ok := f.files[id]
+	if !ok {
+		return file, &carrel.Error{Op: "read file of snapshot", Kind: carrel.NotFound, Field: "path"}
+	}
+	return file, f.did("read %s of %s", name, id)
 }
 
 func (f *fake) Diff(_ context.Context, from, to carrel.SnapshotID) ([]carrel.FileChange, error) {

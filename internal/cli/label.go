@@ -11,8 +11,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// labelCommands are the commands about labels.
+type labelCommands struct{ *app }
+
 // labelCommand is "carrel label".
-func (a *app) labelCommand() *cobra.Command {
+func (a labelCommands) labelCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "label ID [KEY=VALUE | KEY-]…",
 		Short: "Show or change a sandbox's labels",

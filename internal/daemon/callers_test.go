@@ -427,6 +427,7 @@ var probes = []probe{
 	{"GET /carrel/v1/snapshots/{name}", "/carrel/v1/snapshots/{snapname}", "", 0},
 	{"PATCH /carrel/v1/snapshots/{name}", "/carrel/v1/snapshots/{snap}", `{"label":"mine"}`, 0},
 	{"DELETE /carrel/v1/snapshots/{name}", "/carrel/v1/snapshots/{snap}", "", 0},
+	{"GET /carrel/v1/snapshots/{name}/file", "/carrel/v1/snapshots/{snap}/file?path=/etc/passwd", "", 0},
 	{"GET /carrel/v1/snapshots/{name}/diff", "/carrel/v1/snapshots/{snap}/diff?to={snap}", "", 0},
 	{"GET /carrel/v1/snapshot-store", "/carrel/v1/snapshot-store", "", 403},
 	{"POST /carrel/v1/snapshot-store/gc", "/carrel/v1/snapshot-store/gc", "", 403},

@@ -187,6 +187,7 @@ var recorded = []struct {
 	{"GET /carrel/v1/snapshots", "/carrel/v1/snapshots?auto=true", "", 200},
 	{"GET /carrel/v1/snapshots/{name}", "/carrel/v1/snapshots/{snap}", "", 200},
 	{"PATCH /carrel/v1/snapshots/{name}", "/carrel/v1/snapshots/{snap}", `{"label":"mine","kept":true}`, 200},
+	{"GET /carrel/v1/snapshots/{name}/file", "/carrel/v1/snapshots/{snap}/file?path=/", "", 200},
 	{"GET /carrel/v1/snapshots/{name}/diff", "/carrel/v1/snapshots/{snap}/diff?to=later", "", 200},
 	{"DELETE /carrel/v1/snapshots/{name}", "/carrel/v1/snapshots/later", "", 204},
 	{"GET /carrel/v1/snapshot-store", "/carrel/v1/snapshot-store", "", 200},

@@ -160,6 +160,17 @@ func (e *Engine) DeleteSnapshot(ctx context.Context, idOrName string) error {
 	return err
 }
 
+// SnapshotFile implements carrel.Moments.
+func (e *Engine) SnapshotFile(ctx context.Context, id carrel.SnapshotID, name string) (carrel.SnapshotFile, error) {
+	const op = "read file of snapshot"
+	m, err := e.snapshotNode(ctx, op, string(id))
+	if err != nil {
+		return carrel.SnapshotFile{}, err
+	}
+	return call(ctx, m, op, "", 0,
+		func(ctx context.Context, r Remote) (carrel.SnapshotFile, error) { return r.SnapshotFile(ctx, id, name) })
+}
+
 // Diff implements carrel.Moments. Both snapshots must be on one node.
 func (e *Engine) Diff(ctx context.Context, from, to carrel.SnapshotID) ([]carrel.FileChange, error) {
 	const op = "compare snapshots"

@@ -52,7 +52,7 @@ func assemble(ctx context.Context, o *Options) *Service {
 		templates: templates, resolver: resolver, launcher: launcher, greeter: greeter, networks: networks, gates: gates, archive: archive,
 		lifecycle: lifecycle, creator: creator}
 	lifecycle.moments = moments
-	s.labels = labels{lifecycle}
+	s.labels, s.pastFiles = labels{lifecycle}, pastFiles{archive}
 	s.tether = &Tether{table: t, log: log}
 	moments.tether = s.tether
 	nursery.creator, nursery.warm = creator, pool

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
@@ -42,13 +43,13 @@ func (ar *archive) Diff(ctx context.Context, from, to carrel.SnapshotID) ([]carr
 }
 
 func (ar *archive) diff(ctx context.Context, a, b state.SnapshotRecord) ([]carrel.FileChange, error) {
-	was, err := ar.readFiles(ctx, a)
+	was, err := ar.readFiles(ctx, a, "")
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", a.Snapshot.ID, err)
 	}
 	is := was
 	if a.Snapshot.ID != b.Snapshot.ID {
-		if is, err = ar.readFiles(ctx, b); err != nil {
+		if is, err = ar.readFiles(ctx, b, ""); err != nil {
 			return nil, fmt.Errorf("snapshot %s: %w", b.Snapshot.ID, err)
 		}
 	}
@@ -57,14 +58,67 @@ func (ar *archive) diff(ctx context.Context, a, b state.SnapshotRecord) ([]carre
 			Err:  fmt.Errorf("snapshot %s lies on another template than %s: %s, not %s", b.Snapshot.ID, a.Snapshot.ID, is.template, was.template),
 			Hint: "only snapshots of one template can be compared"}
 	}
-	var base image.Files
-	if was.image != "" {
-		if base, err = ar.opts.Images.Files(ctx, was.image); err != nil {
-			return nil, err
-		}
-		defer func() { _ = base.Close() }() // it was only read
+	base, done, err := ar.baseOf(ctx, was)
+	if err != nil {
+		return nil, err
 	}
+	defer done()
 	return filediff.Compare(ctx, base, was.layer, is.layer)
+}
+
+// baseOf opens the root image of a snapshot. The result is nil without one. done closes it.
+func (ar *archive) baseOf(ctx context.Context, c content) (base image.Files, done func(), err error) {
+	if c.image == "" {
+		return nil, func() {}, nil
+	}
+	if base, err = ar.opts.Images.Files(ctx, c.image); err != nil {
+		return nil, nil, err
+	}
+	return base, func() { _ = base.Close() }, nil // it was only read
+}
+
+// pastFiles reads files of snapshots.
+type pastFiles struct{ ar *archive }
+
+// SnapshotFile implements carrel.Moments. In tier sim, only what a snapshot changed can be read.
+func (p pastFiles) SnapshotFile(ctx context.Context, id carrel.SnapshotID, name string) (carrel.SnapshotFile, error) {
+	const op = "read file of snapshot"
+	if len(name) > longestPath || !strings.HasPrefix(name, "/") || strings.Contains(name, "\x00") {
+		return carrel.SnapshotFile{}, &carrel.Error{Op: op, Kind: carrel.Invalid, Field: "path",
+			Err: fmt.Errorf("%s is no absolute path", clip(name))}
+	}
+	sr, err := p.ar.findSnapshot(ctx, op, string(id))
+	if err != nil {
+		return carrel.SnapshotFile{}, err
+	}
+	f, ok, err := p.read(ctx, sr, name, name)
+	if e, elsewhere := errors.AsType[filediff.ErrElsewhere](err); elsewhere {
+		f, ok, err = p.read(ctx, sr, name, e.Name)
+	}
+	if err == nil && !ok {
+		err = &carrel.Error{Kind: carrel.NotFound, Err: fmt.Errorf("snapshot %s has no file %s", id, clip(name))}
+	}
+	if err != nil {
+		return carrel.SnapshotFile{}, &carrel.Error{Op: op, Kind: carrel.KindOf(err), Field: "path", Err: err, Hint: carrel.HintOf(err)}
+	}
+	return f, nil
+}
+
+// longestPath bounds a path in bytes, as Linux does.
+const longestPath = 4096
+
+// read finds a file whose content the stream has under the name keep.
+func (p pastFiles) read(ctx context.Context, sr state.SnapshotRecord, name, keep string) (f carrel.SnapshotFile, ok bool, err error) {
+	c, err := p.ar.readFiles(ctx, sr, keep)
+	if err != nil {
+		return f, false, err
+	}
+	base, done, err := p.ar.baseOf(ctx, c)
+	if err != nil {
+		return f, false, err
+	}
+	defer done()
+	return c.layer.File(ctx, base, name, carrel.MaxSnapshotFile)
 }
 
 // content is Diff's information about one snapshot.
@@ -87,8 +141,8 @@ func (c content) sameRoot(o content) bool {
 	return c.template == o.template && c.image == o.image
 }
 
-// readFiles reads the files that a snapshot holds.
-func (ar *archive) readFiles(ctx context.Context, sr state.SnapshotRecord) (content, error) {
+// readFiles reads the files that a snapshot holds, and keeps the content of one; "" is none.
+func (ar *archive) readFiles(ctx context.Context, sr state.SnapshotRecord, keep string) (content, error) {
 	o, err := ar.open(ctx, sr.Snapshot.ID, false, false)
 	if err != nil {
 		return content{}, err
@@ -115,15 +169,15 @@ func (ar *archive) readFiles(ctx context.Context, sr state.SnapshotRecord) (cont
 			ar.log.Error("remove a directory", "err", err)
 		}
 	}()
-	if c.layer, err = readVerified(ctx, o, r, spec); errors.Is(err, snapshot.ErrReplaced) {
-		c.layer, err = readVerified(ctx, o, r, spec) // its files are whole now
+	if c.layer, err = readVerified(ctx, o, r, spec, keep); errors.Is(err, snapshot.ErrReplaced) {
+		c.layer, err = readVerified(ctx, o, r, spec, keep) // its files are whole now
 	}
 	return c, err
 }
 
 // readVerified reads a snapshot's files while it verifies their checksums. A damaged snapshot
 // explains every other error, so damage is reported first.
-func readVerified(ctx context.Context, o *origin, r driver.Restorer, spec driver.Spec) (*filediff.Layer, error) {
+func readVerified(ctx context.Context, o *origin, r driver.Restorer, spec driver.Spec, keep string) (*filediff.Layer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	checked := make(chan error, 1)
@@ -137,7 +191,7 @@ func readVerified(ctx context.Context, o *origin, r driver.Restorer, spec driver
 	var l *filediff.Layer
 	stream, err := r.SnapshotFiles(ctx, o.files.Dir(), o.info, spec)
 	if err == nil {
-		l, err = filediff.Read(ctx, stream, int64(spec.Limits.DiskMB)<<20+filediff.HashSlack)
+		l, err = filediff.ReadKeeping(ctx, stream, int64(spec.Limits.DiskMB)<<20+filediff.HashSlack, keep, carrel.MaxSnapshotFile)
 		if cerr := stream.Close(); err == nil {
 			err = cerr
 		}

@@ -246,6 +246,7 @@ type Service struct {
 	goldens   *golden.Starts
 
 	labels
+	pastFiles
 
 	closed   chan struct{} // closed when Close is done
 	closeErr error

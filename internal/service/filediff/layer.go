@@ -2,6 +2,7 @@ package filediff
 
 import (
 	"archive/tar"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -31,6 +32,10 @@ type Layer struct {
 	count int
 	names int
 	left  int64 // bytes that may still be hashed
+
+	keep string // the file whose beginning is kept; "" for none
+	most int64  // bytes of it
+	kept map[*entry][]byte
 }
 
 // node is one name of a layer.
@@ -49,10 +54,11 @@ type entry struct {
 	target       string
 	major, minor int64
 	sum          [sha256.Size]byte
-	summed       bool // sum is set (regular files only)
-	layered      bool // of a layer, not of the image
-	gone         bool // the image's is removed
-	opaque       bool // a directory that hides the image's
+	summed       bool   // sum is set (regular files only)
+	layered      bool   // of a layer, not of the image
+	gone         bool   // the image's is removed
+	opaque       bool   // a directory that hides the image's
+	first        string // in a layer, the first of its names: the stream has its content there
 }
 
 // hides reports whether the entry hides everything that the image has below it.
@@ -62,7 +68,12 @@ func (e *entry) hides() bool { return e != nil && (e.gone || e.opaque || !e.mode
 // sum. budget is how many bytes of all contents it reads for the sums. A file larger than the rest
 // of the budget, most likely a sparse one, gets no sum.
 func Read(ctx context.Context, r io.Reader, budget int64) (*Layer, error) {
-	l := &Layer{left: budget}
+	return ReadKeeping(ctx, r, budget, "", 0)
+}
+
+// ReadKeeping is Read that also keeps the first bytes of one file's content, at most most.
+func ReadKeeping(ctx context.Context, r io.Reader, budget int64, keep string, most int64) (*Layer, error) {
+	l := &Layer{left: budget, keep: clean(keep), most: most, kept: map[*entry][]byte{}}
 	tr := tar.NewReader(ctxReader{ctx, r})
 	sum := sha256.New()
 	for {
@@ -125,6 +136,16 @@ func (l *Layer) add(h *tar.Header, content io.Reader, sum hash.Hash) error {
 	if e == nil { // nothing that a filesystem has
 		return nil
 	}
+	e.first = clean(h.Name)
+	if l.keep != "" && e.first == l.keep && e.mode.IsRegular() {
+		head, err := io.ReadAll(io.LimitReader(content, l.most))
+		if err != nil {
+			return err
+		}
+		clear(l.kept) // of an earlier entry with this name
+		l.kept[e] = head
+		content = io.MultiReader(bytes.NewReader(head), content)
+	}
 	if e.mode.IsRegular() && e.size <= l.left {
 		l.left -= e.size
 		sum.Reset()
@@ -160,10 +181,13 @@ func entryOf(h *tar.Header) *entry {
 	return e
 }
 
+// clean writes a name as it is below the root; "" is the root itself.
+func clean(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
+
 // parts splits a name into its elements. The result never leaves the root, however the name is
 // written.
 func parts(name string) ([]string, error) {
-	name = strings.TrimPrefix(path.Clean("/"+name), "/")
+	name = clean(name)
 	if name == "" {
 		return nil, nil
 	}
