@@ -192,6 +192,36 @@ export function askRule(b: Sandbox, rules: Policy["rules"], why?: ComponentChild
   askNetwork(b, next, shown(before === null ? b.network : { ...b.network, policy: before }), shown(next), "Add rule", why, then);
 }
 
+/** askRuleForMany adds a rule to the policies of all sandboxes of a template or a project that are there now. */
+export function askRuleForMany(of: Sandbox[], what: string, rules: Policy["rules"], why?: ComponentChildren): void {
+  const changes = of.flatMap((b) => {
+    const before = policyOf(b.network);
+    const has = before?.rules?.some((r) => JSON.stringify(r) === JSON.stringify(rules![0]));
+    return before === null || has ? [] : [{ b, before, after: { ...before, rules: [...rules!, ...(before.rules ?? [])] } as Policy }];
+  });
+  // Equal changes are shown once, with how many there are.
+  const kinds = new Map<string, { before: string; after: string; boxes: Sandbox[] }>();
+  for (const c of changes) {
+    const before = yaml(c.before), kind = kinds.get(before) ?? { before, after: yaml(c.after), boxes: [] };
+    kind.boxes.push(c.b);
+    kinds.set(before, kind);
+  }
+  const write = (b: Sandbox, n: Network) => update<Sandbox>(`/carrel/v1/sandboxes/${b.id}/network`, n).then(put);
+  dialog.value = <Form title={`Change what may leave ${several(changes.length, "")}of ${what}`} action="Add rule to all" close={close} fields={[]} wide
+    run={async () => {
+      const byID = new Map(changes.map((c) => [c.b.id, c]));
+      const done = await each([...byID.keys()], (id) => write(byID.get(id)!.b, { ...withoutPolicy(byID.get(id)!.b.network), policy: byID.get(id)!.after }));
+      if (done.length) say(`The policy of ${several(done.length, "")}is changed`, { undo: () => void each(done, (id) => write(byID.get(id)!.b, byID.get(id)!.b.network)) });
+    }}>
+    {why}
+    {changes.length < of.length && <p class="muted">{several(of.length - changes.length, "")}have the rule, or lists of another form, and stay as they are.</p>}
+    {[...kinds.values()].slice(0, 20).map((k) => <section key={k.before} aria-label="One kind of policy"><p><strong>{several(k.boxes.length, "")}</strong><span class="muted"><Plain>{k.boxes.slice(0, 5).map(name).join(", ")}</Plain>{k.boxes.length > 5 ? "…" : ""}</span></p><Difference of={difference(k.before, k.after)} /></section>)}
+    {kinds.size > 20 && <p class="muted">And {count(kinds.size - 20)} other kinds of policies.</p>}
+    <p class="muted">It counts from the next connection on, for the sandboxes that are there now. Later ones get what their creator asks for.</p>
+    <How cli="carrel network ID --policy policy.yaml" api="PUT /carrel/v1/sandboxes/ID/network" />
+  </Form>;
+}
+
 /** askPolicy replaces a sandbox's policy. */
 export function askPolicy(b: Sandbox, policy: Policy, why?: ComponentChildren, then?: () => void): void {
   askNetwork(b, { ...withoutPolicy(b.network), allowOut: undefined, denyOut: undefined, policy }, yaml(policyOf(b.network) ?? {}), yaml(policy), "Use this policy", why, then);

@@ -7,15 +7,15 @@ import { age, bytes, clock, count, moment, span } from "./text";
 import { Bar, Copy, Dialog, Empty, fail, Fault, Form, How, Plain, say, State, Table, useLoad, useNow } from "./ui";
 import type { Build, QuotaReport, Template } from "./types";
 
-const Head = ({ title, children }: { title: string; children?: preact.ComponentChildren }) => <header class="top"><h1>{title}</h1><span class="grow" />{children}</header>;
+export const Head = ({ title, children }: { title: string; children?: preact.ComponentChildren }) => <header class="top"><h1>{title}</h1><span class="grow" />{children}</header>;
 
 /** confirm asks before something that can't be undone. */
-function confirm(title: string, text: string, action: string, run: () => Promise<unknown>, then: () => void): void {
+export function confirm(title: string, text: string, action: string, run: () => Promise<unknown>, then: () => void): void {
   dialog.value = <Form title={title} action={action} close={close} fields={[]} run={async () => { await run(); then(); }}><p>{text}</p></Form>;
 }
 
 /** once shows a secret that is told only now. */
-function once(title: string, secret: string): void {
+export function once(title: string, secret: string): void {
   dialog.value = <Dialog title={title} close={close}><p>It is shown only now, and kept nowhere. Copy it.</p><pre class="secret" tabIndex={0} aria-label="Secret">{secret}</pre>
     <div class="actions"><Copy text={secret} label="Copy the secret" /><button class="primary" onClick={close}>Done</button></div></Dialog>;
 }

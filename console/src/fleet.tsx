@@ -3,9 +3,10 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { askCreate, askFork, askLabel, kill, pause, resume } from "./actions";
 import { get, isAdmin, mayRun } from "./api";
 import { go, place, set } from "./router";
-import { boxes, costs, currency, live, loaded, loadError, missing, revision, sample, sampled, samples } from "./store";
+import { atFront, boxes, costs, currency, live, loaded, loadError, missing, revision, sample, sampled, samples } from "./store";
 import { age, bytes, count } from "./text";
 import { Bar, Empty, Fault, Grid, How, Plain, Spark, State, useLoad, useNow, type Column } from "./ui";
+import type { Node } from "./people";
 import type { QuotaReport, Sandbox } from "./types";
 
 interface Filter { text: string; state: string; tier: string; template: string; project: string }
@@ -139,7 +140,6 @@ const columns: Column<Sandbox>[] = [
 
 interface Admission { limit: number; starting: number; createsWaiting: number; wakesWaiting: number; machine: { memory: number; memoryTotal: number; disk: number; diskTotal: number } }
 interface Pool { cap: number; ready: number; hits: number; misses: number }
-interface Node { name: string; state: string; running: number; paused: number }
 
 /** Nodes, pool, queue and quotas at a glance. */
 function Glance({ states }: { states: Record<string, number> }) {
@@ -147,7 +147,12 @@ function Glance({ states }: { states: Record<string, number> }) {
   const admin = isAdmin();
   const gate = useLoad((s) => admin ? get<Admission>("/carrel/v1/admission", s) : Promise.resolve(undefined), [now]);
   const pool = useLoad((s) => admin ? get<Pool>("/carrel/v1/pool", s) : Promise.resolve(undefined), [now]);
-  const nodes = useLoad((s) => admin ? get<{ nodes: Node[] }>("/carrel/v1/nodes", s) : Promise.resolve(undefined), []);
+  const nodes = useLoad(async (s) => {
+    if (!admin) return undefined;
+    const l = await get<{ nodes: Node[] }>("/carrel/v1/nodes", s);
+    atFront.value = true;
+    return l;
+  }, []);
   const quota = useLoad((s) => get<QuotaReport[]>("/carrel/v1/quota", s), [now]);
   const tight = (quota.value ?? []).flatMap((q) => q.limits.filter((l) => l.hard !== undefined && l.hard > 0).map((l) => ({ ...l, of: q.keyName || q.project })))
     .sort((a, b) => b.used / b.hard! - a.used / a.hard!).slice(0, 2);
@@ -156,7 +161,7 @@ function Glance({ states }: { states: Record<string, number> }) {
     <div class="card"><span class="muted">Running</span><strong>{count(states.running ?? 0)}</strong><span class="muted">{count(states.paused ?? 0)} paused</span></div>
     {gate.value && <div class="card"><span class="muted">Queue</span><strong>{gate.value.createsWaiting + gate.value.wakesWaiting}</strong><span class="muted">{gate.value.starting} of {gate.value.limit} start now</span></div>}
     {pool.value && <a class="card" href="/console/pools"><span class="muted">Kept ready</span><strong>{pool.value.ready}<small> of {pool.value.cap}</small></strong><span class="muted">{pool.value.hits} hits, {pool.value.misses} misses</span></a>}
-    {nodes.value && <div class="card"><span class="muted">Nodes</span><strong>{nodes.value.nodes.length}</strong><span class="muted">{nodes.value.nodes.filter((n) => n.state !== "ready").map((n) => n.name + " " + n.state).join(", ") || "all ready"}</span></div>}
+    {nodes.value && <a class="card" href="/console/nodes"><span class="muted">Nodes</span><strong>{nodes.value.nodes.length}</strong><span class="muted">{nodes.value.nodes.filter((n) => n.state !== "ready").map((n) => n.name + " " + n.state).join(", ") || "all ready"}</span></a>}
     {m && m.memoryTotal > 0 && <div class="card"><span class="muted">Memory</span><Bar used={m.memoryTotal - m.memory} most={m.memoryTotal} /><span class="muted">{bytes(m.memory)} free</span></div>}
     {m && m.diskTotal > 0 && <div class="card"><span class="muted">Disk</span><Bar used={m.diskTotal - m.disk} most={m.diskTotal} /><span class="muted">{bytes(m.disk)} free</span></div>}
     {tight.map((l) => <a class="card" key={l.name + l.of} href="/console/access"><span class="muted">Quota: {l.name}</span><Bar used={l.used} most={l.hard} /><span class="muted">{l.used} of {l.hard}</span></a>)}

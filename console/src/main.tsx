@@ -7,15 +7,16 @@ import { choose, explain, isAdmin, leave, mayRun, offer, project, resume, self, 
 import { Access, Audit, BuildScreen, Pools, Secrets, Templates, Usage, Webhooks } from "./admin";
 import { Fleet } from "./fleet";
 import { InboxScreen, NetworkScreen } from "./net";
+import { Budgets, Nodes, People } from "./people";
 import { clicked, go, place } from "./router";
 import { SandboxScreen } from "./sandbox";
-import { boxes, inbox, start, stopAll } from "./store";
+import { atFront, boxes, inbox, start, stopAll } from "./store";
 import { Empty, fail, Fault, Notices, Plain } from "./ui";
 
 const screens: { path: string; title: string; key: string; show?: () => boolean }[] = [
   { path: "/", title: "Sandboxes", key: "s" }, { path: "/inbox", title: "Inbox", key: "i" }, { path: "/network", title: "Network", key: "w" },
   { path: "/templates", title: "Templates", key: "t" }, { path: "/pools", title: "Pools", key: "o", show: isAdmin }, { path: "/secrets", title: "Secrets", key: "e" },
-  { path: "/access", title: "Access", key: "a" }, { path: "/usage", title: "Usage", key: "u" }, { path: "/audit", title: "Audit", key: "l" }, { path: "/webhooks", title: "Webhooks", key: "h" },
+  { path: "/access", title: "Access", key: "a" }, { path: "/budgets", title: "Budgets", key: "b" }, { path: "/people", title: "People", key: "p", show: isAdmin }, { path: "/nodes", title: "Nodes", key: "n", show: () => isAdmin() && atFront.value }, { path: "/usage", title: "Usage", key: "u" }, { path: "/audit", title: "Audit", key: "l" }, { path: "/webhooks", title: "Webhooks", key: "h" },
 ];
 
 // Light or dark: as the system has it, or as the person chose.
@@ -129,6 +130,9 @@ function Screen() {
     case "pools": return <Pools />;
     case "secrets": return <Secrets />;
     case "access": return <Access />;
+    case "budgets": return <Budgets />;
+    case "people": return isAdmin() ? <People /> : <Empty title="Not for you">People are for administrators of the machine.</Empty>;
+    case "nodes": return <Nodes />;
     case "usage": return <Usage />;
     case "audit": return <Audit />;
     case "webhooks": return <Webhooks />;

@@ -1,6 +1,6 @@
 // The ledger of connections, live, and the inbox of those that wait for a person.
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { askPolicy, askRule, close, dialog, policyOf } from "./actions";
+import { askPolicy, askRule, askRuleForMany, close, dialog, policyOf } from "./actions";
 import { follow, mayRun, post } from "./api";
 import { place, set } from "./router";
 import { boxes, inbox, revision } from "./store";
@@ -85,7 +85,13 @@ function allowedNow(g: Group): boolean {
 function allow(g: Group): void {
   const box = boxes.get(g.box), d = g.lastDenied!;
   if (!box) { say("That sandbox is gone, so nothing can be allowed for it.", { bad: true }); return; }
-  askRule(box, [ruleFor(d, policyOf(box.network))], <Why of={d} />);
+  const rule = ruleFor(d, policyOf(box.network)), all = [...boxes.values()].filter((b) => b.state === "running");
+  const template = box.alias || box.template;
+  const wider: [string, Sandbox[]][] = [["template " + template, all.filter((b) => (b.alias || b.template) === template && b.project === box.project)],
+    ["project " + (box.project ?? ""), all.filter((b) => b.project === box.project)]];
+  askRule(box, [rule], <><Why of={d} />
+    {wider.some(([, l]) => l.length > 1) && <p class="actions left">{wider.filter(([, l]) => l.length > 1).map(([what, l]) =>
+      <button type="button" class="quiet small" key={what} onClick={() => askRuleForMany(l, what, [rule], <Why of={d} />)}>For all {count(l.length)} of {what}…</button>)}</p>}</>);
 }
 
 export function Ledger({ box }: { box?: Sandbox }) {

@@ -11,6 +11,8 @@ export const loaded = signal(false);
 export const missing = signal<string[]>([]);
 export const loadError = signal<{ text: string; hint: string } | null>(null);
 /** The latest events, the newest first. */
+/** Whether this is a fleet's front, which has nodes. */
+export const atFront = signal(false);
 export const happenings = signal<Happening[]>([]);
 export const inbox = signal<Question[]>([]);
 /** The latest samples of each sandbox that somebody looks at. */

@@ -63,6 +63,16 @@ export function difference(before: string, after: string): DiffLine[] {
   const a = before.split("\n"), b = after.split("\n");
   if (a.at(-1) === "") a.pop();
   if (b.at(-1) === "") b.pop();
+  let same = 0; // lines at the beginning; most texts differ in a few places only
+  while (same < a.length && same < b.length && a[same] === b[same]) same++;
+  const head = a.splice(0, same).map((text) => ({ sign: " " as const, text }));
+  b.splice(0, same);
+  const tail: DiffLine[] = [];
+  while (a.length && b.length && a.at(-1) === b.at(-1)) { tail.push({ sign: " ", text: a.pop()! }); b.pop(); }
+  return [...head, ...compare(a, b), ...tail.reverse()];
+}
+
+function compare(a: string[], b: string[]): DiffLine[] {
   if (a.length * b.length > 4_000_000) return [...a.map((text) => ({ sign: "-" as const, text })), ...b.map((text) => ({ sign: "+" as const, text }))];
   const longest = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
   for (let i = a.length - 1; i >= 0; i--)

@@ -1,10 +1,10 @@
 // A sandbox's past, drawn as a tree.
 import { useMemo, useState } from "preact/hooks";
 import { askCreate, askFork, askPromote, askRollback, askSnapshot, close, dialog } from "./actions";
-import { del, get, mayRun, patch, post, isAdmin } from "./api";
+import { del, get, mayRun, patch, post, isAdmin, Problem } from "./api";
 import { boxes, revision } from "./store";
-import { age, bytes, count, moment, visible } from "./text";
-import { Empty, fail, Fault, Form, How, Plain, say, useLoad, useNow } from "./ui";
+import { age, bytes, count, difference, moment, quote, visible, type DiffLine } from "./text";
+import { Difference, Empty, fail, Fault, Form, How, Plain, say, useLoad, useNow } from "./ui";
 import type { FileChange, Sandbox, Snapshot, Timeline } from "./types";
 
 const automatic = (s: Snapshot) => s.cause !== "request" && s.cause !== "guest";
@@ -99,7 +99,7 @@ export function TimelineTab({ box }: { box: Sandbox }) {
       </svg></div>}
     {timeline && timeline.snapshots.length > 0 && both.length === 0 && <p class="muted pad">Choose a snapshot to go back to it or to fork it. Choose two to compare them. A ring says that memory and processes are in it.</p>}
     <div class="moments">
-      {both.map((s, i) => <Moment key={s.id} box={box} s={s} which={both.length > 1 ? (i === 0 ? "A" : "B") : ""} again={again} forks={timeline?.forks?.[s.id] ?? []} head={timeline?.head === s.id} />)}
+      {both.map((s, i) => <Moment key={s.id} box={box} s={s} which={both.length > 1 ? (i === 0 ? "A" : "B") : ""} again={again} forks={timeline?.forks?.[s.id] ?? []} head={timeline?.head === s.id} tip={!timeline?.snapshots.some((x) => x.parent === s.id)} compare={timeline?.head ? () => setChosen([s.id, timeline.head!]) : undefined} />)}
     </div>
     {both.length === 2 && <Changes a={both[0]} b={both[1]} />}
     {isAdmin() && both.length === 0 && <Store />}
@@ -107,7 +107,7 @@ export function TimelineTab({ box }: { box: Sandbox }) {
   </div>;
 }
 
-function Moment({ box, s, which, again, forks, head }: { box: Sandbox; s: Snapshot; which: string; again: () => void; forks: string[]; head: boolean }) {
+function Moment({ box, s, which, again, forks, head, tip, compare }: { box: Sandbox; s: Snapshot; which: string; again: () => void; forks: string[]; head: boolean; tip: boolean; compare?: () => void }) {
   const relabel = () => {
     dialog.value = <Form title="Label" action="Set label" close={close} fields={[{ name: "label", label: "Label", value: s.label ?? "" }]}
       run={async (v) => { await patch("/carrel/v1/snapshots/" + s.id, { label: v.label }); again(); }} />;
@@ -122,8 +122,10 @@ function Moment({ box, s, which, again, forks, head }: { box: Sandbox; s: Snapsh
     <dl><dt>Taken</dt><dd>{moment(s.created)}</dd><dt>Because</dt><dd>{s.cause}{s.detail && <>: <Plain>{s.detail}</Plain></>}</dd>
       <dt>Holds</dt><dd>{s.memory ? "files, memory, processes" : "files"}, {bytes(s.size)}</dd><dt>Added</dt><dd>{bytes(s.new)}</dd><dt>ID</dt><dd class="mono">{s.id}</dd>
       {forks.length > 0 && <><dt>Forks</dt><dd>{forks.map((f) => <a key={f} class="mono" href={"/console/sandboxes/" + f + "/timeline"}>{boxes.get(f)?.name || f.slice(0, 10)} </a>)}</dd></>}</dl>
+    {!which && !head && compare && <button class="quiet" onClick={compare}>Compare with the head</button>}
     {mayRun() && <div class="actions left">
       <button class="primary" onClick={() => askRollback(box, s, again)}>Roll back…</button>
+      {tip && !head && <button title="The end of this branch becomes the present" onClick={() => askRollback(box, s, again)}>Promote branch…</button>}
       <button onClick={() => askFork(box, s, again)}>Fork…</button>
       <button onClick={() => void askCreate({ id: s.id, label: nameOf(s) })}>Create from…</button>
       <button class="quiet" onClick={relabel}>Label…</button>
@@ -132,8 +134,57 @@ function Moment({ box, s, which, again, forks, head }: { box: Sandbox; s: Snapsh
   </section>;
 }
 
+interface PastFile { info: { target?: string; size?: number }; content?: string; whole: boolean }
+
+/** past reads a file of a snapshot; undefined if it has none. */
+async function past(snapshot: string, path: string, signal: AbortSignal): Promise<PastFile | undefined> {
+  try {
+    return await get<PastFile>(`/carrel/v1/snapshots/${snapshot}/file?` + new URLSearchParams({ path }), signal);
+  } catch (e) {
+    if (e instanceof Problem && e.status === 404) return undefined;
+    throw e;
+  }
+}
+
+/** textOf is a file's text; null if it is none, or too long. */
+function textOf(f?: PastFile): string | null {
+  if (!f) return "";
+  if (f.info.target) return "→ " + f.info.target;
+  if (!f.whole) return null;
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(Uint8Array.from(atob(f.content ?? ""), (c) => c.charCodeAt(0)));
+    return text.includes("\0") ? null : text;
+  } catch { return null; }
+}
+
+/** around keeps changed lines and some before and after them. */
+function around(all: DiffLine[]): DiffLine[] {
+  const near = new Uint8Array(all.length);
+  all.forEach((l, i) => { if (l.sign !== " ") near.fill(1, Math.max(0, i - 3), i + 4); });
+  const out: DiffLine[] = [];
+  for (let i = 0; i < all.length && out.length < 5000; i++) {
+    if (near[i]) out.push(all[i]);
+    else if (i === 0 || near[i - 1]) out.push({ sign: " ", text: "⋯" });
+  }
+  return out;
+}
+
+/** How the text of one file differs between two moments. */
+function TextChange({ a, b, path }: { a: Snapshot; b: Snapshot; path: string }) {
+  const d = useLoad(async (s) => {
+    const [x, y] = (await Promise.all([past(a.id, path, s), past(b.id, path, s)])).map(textOf);
+    return x === null || y === null ? null : around(difference(x, y));
+  }, [a.id, b.id, path]);
+  if (d.error) return <Fault of={d.error} />;
+  if (d.value === undefined) return <p class="muted">Comparing…</p>;
+  return <div class="text">{d.value === null ? <p class="muted">Only texts of at most 1 MiB are compared by line.</p>
+    : d.value.length ? <Difference of={d.value} /> : <p class="muted">The text is the same.</p>}
+    <How cli={`carrel diff ${a.id} ${b.id} --file ${quote(path)}`} api={`GET /carrel/v1/snapshots/${a.id}/file?path=${encodeURIComponent(path)}`} /></div>;
+}
+
 /** What differs between two moments. */
 function Changes({ a, b }: { a: Snapshot; b: Snapshot }) {
+  const [open, setOpen] = useState("");
   const d = useLoad((s) => get<FileChange[]>(`/carrel/v1/snapshots/${a.id}/diff?to=${b.id}`, s), [a.id, b.id]);
   if (d.error) return <Fault of={d.error} />;
   if (!d.value) return <p class="muted pad">Comparing…</p>;
@@ -145,8 +196,10 @@ function Changes({ a, b }: { a: Snapshot; b: Snapshot }) {
   return <section class="panel" aria-label="Changed files"><h3>From A to B: {count(d.value.length)} {d.value.length === 1 ? "file" : "files"}</h3>
     {d.value.length === 0 && <p class="muted">No file differs.</p>}
     {[...dirs].sort(([x], [y]) => (x < y ? -1 : 1)).map(([dir, list]) => <details key={dir} open={dirs.size < 12}><summary class="mono"><Plain>{dir}</Plain> <span class="muted">{list.length}</span></summary>
-      <ul class="changes">{list.map((c) => <li key={c.path} class={c.kind}><span class="sign" aria-label={c.kind}>{c.kind === "added" ? "+" : c.kind === "removed" ? "−" : c.kind === "mode" ? "m" : "~"}</span><span class="mono"><Plain>{c.path.split("/").pop()!}</Plain></span>
-        <span class="muted num">{c.before && c.after ? `${bytes(c.before.size ?? 0)} → ${bytes(c.after.size ?? 0)}` : bytes((c.after ?? c.before)?.size ?? 0)}</span></li>)}</ul></details>)}
+      <ul class="changes">{list.map((c) => <li key={c.path} class={c.kind}><span class="sign" aria-label={c.kind}>{c.kind === "added" ? "+" : c.kind === "removed" ? "−" : c.kind === "mode" ? "m" : "~"}</span>{(c.after ?? c.before)?.size !== undefined ? <button class="link mono" aria-expanded={open === c.path} onClick={() => setOpen(open === c.path ? "" : c.path)}><Plain>{c.path.split("/").pop()!}</Plain></button>
+          : <span class="mono"><Plain>{c.path.split("/").pop()!}</Plain></span>}
+        <span class="muted num">{c.before && c.after ? `${bytes(c.before.size ?? 0)} → ${bytes(c.after.size ?? 0)}` : bytes((c.after ?? c.before)?.size ?? 0)}</span>
+        {open === c.path && <TextChange a={a} b={b} path={c.path} />}</li>)}</ul></details>)}
   </section>;
 }
 

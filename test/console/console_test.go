@@ -302,6 +302,21 @@ func network(t *testing.T, v village, b *browser) {
 	v.sh(t, "curl -sS http://another.example.com/ || true")
 	b.says("another.example.com") // live
 	b.shot("network")
+	b.click("Allow…")
+	b.click("For all ") // of the template; each kind of policy is shown once
+	b.says("Change what may leave")
+	b.until("two kinds of policies", `document.querySelectorAll("dialog[open] pre.diff").length >= 2`)
+	b.click("Add rule to all")
+	b.says("sandboxes is changed")
+	for _, name := range []string{"planner", v.worker} {
+		if out := cli(t, v.Daemon, "policy", "show", name); !strings.Contains(out, "another.example.com") {
+			t.Errorf("%s has no rule: %s", name, out)
+		}
+	}
+	b.click("Undo")
+	testenv.Eventually(t, "the rule is gone everywhere", func() bool {
+		return !strings.Contains(cli(t, v.Daemon, "policy", "show", "planner")+cli(t, v.Daemon, "policy", "show", v.worker), "another.example.com")
+	})
 	b.fill("Verdict", "allowed")
 	b.hides("another.example.com")
 	b.click("Learn a policy…")
@@ -320,6 +335,10 @@ func timeline(t *testing.T, v village, b *browser) {
 	b.click("with results")
 	b.says("From A to B")
 	b.says("results.csv")
+	b.click("notes.md")
+	b.says("+ more")
+	b.until("one added line, and one that stays", `(() => { const l = [...document.querySelectorAll(".changes .diff div")]; return l.length === 2 && l.filter((x) => x.className === "added").length === 1; })()`)
+	b.until("the command line's equivalent", `[...document.querySelectorAll(".how")].some((h) => h.innerText.includes("--file /home/user/notes.md"))`)
 	b.shot("timeline")
 	b.click("first draft") // no longer chosen
 	b.hides("From A to B")
@@ -370,6 +389,7 @@ func others(t *testing.T, v village, b *browser) {
 	b.click("Set")
 	b.says("of 500")
 	b.shot("access")
+	limits(b)
 	b.click("Webhooks")
 	b.click("New webhook")
 	b.fill("Name", "ci")
@@ -394,6 +414,62 @@ func others(t *testing.T, v village, b *browser) {
 	b.says("built in")
 	b.shot("templates")
 	b.until("the command line's equivalent", `document.querySelector(".how")?.innerText.includes("carrel template ls")`)
+}
+
+// limits sets a budget and a ceiling, and makes a person and an organisation.
+func limits(b *browser) {
+	b.click("Budgets")
+	b.click("New budget")
+	b.fill("Name", "crawls")
+	b.fill("Amount", "360000")
+	b.fill("Only for sandboxes", "task=crawl-42")
+	b.click("Set budget")
+	b.says("360000 s a month")
+	b.says("task=crawl-42")
+	b.click("New ceiling")
+	b.fill("Tiers", "simm")
+	b.click("Set ceiling")
+	b.says("simm") // an error reads as in the command line
+	b.fill("Tiers", "sim")
+	b.fill("Memory of one sandbox", "4096")
+	b.click("Set ceiling")
+	b.says("4096 MiB")
+	b.shot("budgets")
+	b.click("Change") // the budget's
+	b.fill("Amount", "720000")
+	b.click("Set budget")
+	b.says("720000 s a month")
+	b.click("Delete")
+	b.click("Delete")
+	b.says("No budgets")
+	b.click("Change")
+	for _, field := range []string{"Tiers", "Memory of one sandbox"} {
+		b.fill(field, "")
+	}
+	b.click("Set ceiling")
+	b.says("No ceilings")
+	b.click("People")
+	b.click("New person")
+	b.fill("Name", "ada")
+	b.click("Add person")
+	b.says("The first password of ada")
+	b.click("Done")
+	b.click("Disable")
+	b.says("disabled")
+	b.click("Enable")
+	b.click("New organisation")
+	b.fill("Name", "research")
+	b.fill("Projects", "default")
+	b.click("Make organisation")
+	b.says("research")
+	b.click("Add member")
+	b.fill("Person", "ada")
+	b.click("Give the right")
+	b.says("ada may act in research")
+	b.shot("people")
+	b.click("Delete")
+	b.click("Delete")
+	b.says("Nobody yet")
 }
 
 // palette finds by the keyboard.
@@ -424,7 +500,7 @@ func accessible(t *testing.T, v village, b *browser) {
 	raw, err := os.ReadFile("../../console/node_modules/axe-core/axe.min.js")
 	testenv.Need(t, "node", err) // npm ci --prefix console
 	b.signIn(v.Key)
-	paths := []string{"/", "/inbox", "/network", "/templates", "/pools", "/secrets", "/access", "/usage", "/audit", "/webhooks"}
+	paths := []string{"/", "/inbox", "/network", "/templates", "/pools", "/secrets", "/access", "/budgets", "/people", "/usage", "/audit", "/webhooks"}
 	for _, tab := range []string{"overview", "terminal", "files", "processes", "ports", "network", "timeline", "logs", "settings"} {
 		paths = append(paths, "/sandboxes/"+v.worker+"/"+tab)
 	}
