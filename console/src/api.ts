@@ -184,7 +184,7 @@ export async function guest<T>(box: Sandbox, method: string, body: unknown, sign
 }
 
 /** guestStream calls a method that answers with a stream of messages. */
-export async function guestStream(box: Sandbox, method: string, body: unknown, each: (m: any) => void,
+export async function guestStream(box: Sandbox, method: string, body: unknown, each: (m: any) => void | Promise<void>,
   signal: AbortSignal): Promise<void> {
   const raw = new TextEncoder().encode(JSON.stringify(body));
   const frame = new Uint8Array(5 + raw.length);
@@ -209,11 +209,33 @@ export async function guestStream(box: Sandbox, method: string, body: unknown, e
       const message = JSON.parse(decoder.decode(have.subarray(5, 5 + size)));
       const last = (have[0] & 2) !== 0;
       have = have.slice(5 + size);
-      if (!last) each(message);
+      if (!last) await each(message); // a slow reader slows the stream down
       else if (message.error) throw new Problem(message.error.message ?? message.error.code, 0, message.error.code);
       else return;
     }
   }
+}
+
+/** mostList is how many bytes of a list of files the page holds. */
+export const mostList = 24 << 20;
+
+/** listFiles lists a directory. Of a very large one it returns the beginning. */
+export async function listFiles<T>(box: Sandbox, path: string, signal: AbortSignal): Promise<{ entries: T[]; whole: boolean }> {
+  const answer = await fetch("/filesystem.Filesystem/ListDir", { ...into(box, "application/json"), method: "POST", body: JSON.stringify({ path, depth: 1 }), signal });
+  if (!answer.ok) throw await problem(answer);
+  const reader = answer.body!.getReader(), decoder = new TextDecoder();
+  let text = "", n = 0;
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return { entries: JSON.parse(text || "{}").entries ?? [], whole: true };
+    text += decoder.decode(value, { stream: true });
+    n += value.length;
+    if (n > mostList) break;
+  }
+  void reader.cancel();
+  // Entries are cut where one ends. In a name, a quotation mark follows a backslash, so no name looks so.
+  const ends = [...text.matchAll(/"\}, ?\{"/g)], end = ends[ends.length - 1]?.index ?? -1;
+  return { entries: end < 0 ? [] : JSON.parse(text.slice(0, end) + '"}]}').entries, whole: false };
 }
 
 /** readFile returns the beginning of a file. */

@@ -1,9 +1,9 @@
 // The files of a sandbox: a list, an editor, uploads and downloads.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { close, dialog } from "./actions";
-import { explain, fileURL, guest, guestStream, readFile, writeFile } from "./api";
+import { explain, fileURL, guest, guestStream, listFiles, mostList, readFile, writeFile } from "./api";
 import { place, set } from "./router";
-import { bytes, moment } from "./text";
+import { bytes, count, moment } from "./text";
 import { Empty, fail, Fault, Form, Grid, How, Plain, say, type Column } from "./ui";
 import type { Sandbox } from "./types";
 
@@ -23,12 +23,16 @@ export function Files({ box }: { box: Sandbox }) {
   const [active, setActive] = useState(-1);
   const [text, setText] = useState("");
   const picker = useRef<HTMLInputElement>(null);
+  const [whole, setWhole] = useState(true);
+  const took = useRef(0); // how long the last list took, in ms
   const again = () => setTurn((n) => n + 1);
 
   useEffect(() => {
-    const own = new AbortController();
-    guest<{ entries?: Entry[] }>(box, "filesystem.Filesystem/ListDir", { path: dir, depth: 1 }, own.signal).then((r) => {
-      setEntries((r.entries ?? []).sort((a, b) => Number(isDir(b)) - Number(isDir(a)) || (a.name < b.name ? -1 : 1)));
+    const own = new AbortController(), began = Date.now();
+    listFiles<Entry>(box, dir, own.signal).then((r) => {
+      took.current = Date.now() - began;
+      setWhole(r.whole);
+      setEntries(r.entries.sort((a, b) => Number(isDir(b)) - Number(isDir(a)) || (a.name < b.name ? -1 : 1)));
       setError(null);
     }, (e) => { if (!own.signal.aborted) { setError(explain(e)); setEntries([]); } });
     return () => own.abort();
@@ -36,7 +40,7 @@ export function Files({ box }: { box: Sandbox }) {
   useEffect(() => { // changes inside show at once
     const own = new AbortController();
     let timer = 0;
-    guestStream(box, "filesystem.Filesystem/WatchDir", { path: dir, recursive: false }, (m) => { if (m.filesystem) timer ||= window.setTimeout(() => { timer = 0; again(); }, 250); }, own.signal).catch(() => undefined);
+    guestStream(box, "filesystem.Filesystem/WatchDir", { path: dir, recursive: false }, (m) => { if (m.filesystem) timer ||= window.setTimeout(() => { timer = 0; again(); }, Math.max(250, 5 * took.current)); }, own.signal).catch(() => undefined);
     return () => { own.abort(); clearTimeout(timer); };
   }, [box.id, box.state, dir]);
 
@@ -94,6 +98,7 @@ export function Files({ box }: { box: Sandbox }) {
       {entries === null ? <div class="empty muted">Loading…</div>
         : shown.length ? <Grid label={"Files in " + dir} rows={shown} columns={columns} id={(e) => e.path} open={open} active={active} setActive={setActive} />
         : !error && <Empty title="Nothing here">Drop files here to upload them.</Empty>}
+      {!whole && <p class="muted pad" role="status">Only the first {count(entries?.length ?? 0)} entries are shown: the list is longer than {bytes(mostList)}. A terminal sees all.</p>}
       <How cli={`carrel cp ${box.id}:${file || dir} .`} api={`GET /files?path=${file || dir}  (E2b-Sandbox-Id: ${box.id})`} />
     </section>
     {file && <Content key={file} box={box} path={file} close={() => set("file", "")} />}

@@ -20,6 +20,7 @@ class Shell {
   private pid = 0;
   private next = "0"; // the position after the last output
   private stop = new AbortController();
+  private undrawn = 0; // bytes
   private typed = "";
   private sending = false;
   private opened = false;
@@ -83,13 +84,17 @@ class Shell {
     this.sending = false;
   }
 
-  private take(m: any): void {
+  /** take shows a piece of output. It keeps the stream waiting while the terminal has much to draw: a program
+   * that prints without end takes no memory, and Ctrl C still gets through. */
+  private take(m: any): void | Promise<void> {
     const e = m.event ?? {};
     if (e.start) { this.pid = e.start.pid; this.state.value = "open"; void this.send(); }
     if (e.data?.pty) {
       const data = decode(e.data.pty);
       if (e.data.offset !== undefined) this.next = String(BigInt(e.data.offset) + BigInt(data.length));
-      this.term.write(data);
+      this.undrawn += data.length;
+      const drawn = new Promise<void>((done) => this.term.write(data, () => { this.undrawn -= data.length; done(); }));
+      if (this.undrawn > 1 << 19) return drawn;
     }
     if (e.end) {
       this.state.value = "ended";
@@ -103,11 +108,11 @@ class Shell {
       const box = boxes.get(this.box) ?? await refresh(this.box);
       try {
         if (!box) throw new Problem("the sandbox is gone", 404);
-        if (this.pid) await guestStream(box, "process.Process/Connect", { process: { pid: this.pid }, resumeFrom: { pty: this.next } }, (m) => { tries = 0; this.take(m); }, signal);
+        if (this.pid) await guestStream(box, "process.Process/Connect", { process: { pid: this.pid }, resumeFrom: { pty: this.next } }, (m) => { tries = 0; return this.take(m); }, signal);
         else await guestStream(box, "process.Process/Start", {
           process: { cmd: "/bin/bash", args: ["-i", "-l"], envs: { TERM: "xterm-256color", LANG: "C.UTF-8" } },
           pty: { size: { cols: this.term.cols, rows: this.term.rows } },
-        }, (m) => { tries = 0; this.take(m); }, signal);
+        }, (m) => { tries = 0; return this.take(m); }, signal);
         if (this.state.peek() !== "ended") this.state.value = "lost";
       } catch (e) {
         if (signal.aborted) return;

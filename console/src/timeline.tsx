@@ -196,7 +196,7 @@ function Changes({ a, b }: { a: Snapshot; b: Snapshot }) {
   return <section class="panel" aria-label="Changed files"><h3>From A to B: {count(d.value.length)} {d.value.length === 1 ? "file" : "files"}</h3>
     {d.value.length === 0 && <p class="muted">No file differs.</p>}
     {[...dirs].sort(([x], [y]) => (x < y ? -1 : 1)).map(([dir, list]) => <details key={dir} open={dirs.size < 12}><summary class="mono"><Plain>{dir}</Plain> <span class="muted">{list.length}</span></summary>
-      <ul class="changes">{list.map((c) => <li key={c.path} class={c.kind}><span class="sign" aria-label={c.kind}>{c.kind === "added" ? "+" : c.kind === "removed" ? "−" : c.kind === "mode" ? "m" : "~"}</span>{(c.after ?? c.before)?.size !== undefined ? <button class="link mono" aria-expanded={open === c.path} onClick={() => setOpen(open === c.path ? "" : c.path)}><Plain>{c.path.split("/").pop()!}</Plain></button>
+      <ul class="changes">{list.map((c) => <li key={c.path} class={c.kind}><span class="sign" aria-label={c.kind}>{c.kind === "added" ? "+" : c.kind === "removed" ? "−" : c.kind === "mode" ? "m" : "~"}</span>{mayRun() && (c.after ?? c.before)?.size !== undefined ? <button class="link mono" aria-expanded={open === c.path} onClick={() => setOpen(open === c.path ? "" : c.path)}><Plain>{c.path.split("/").pop()!}</Plain></button>
           : <span class="mono"><Plain>{c.path.split("/").pop()!}</Plain></span>}
         <span class="muted num">{c.before && c.after ? `${bytes(c.before.size ?? 0)} → ${bytes(c.after.size ?? 0)}` : bytes((c.after ?? c.before)?.size ?? 0)}</span>
         {open === c.path && <TextChange a={a} b={b} path={c.path} />}</li>)}</ul></details>)}

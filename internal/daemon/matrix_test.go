@@ -42,7 +42,7 @@ var (
 		"GET /carrel/v1/templates", "GET /carrel/v1/templates/{name}", "GET /carrel/v1/templates/{name}/tags",
 		"GET /carrel/v1/templates/{name}/packages", "GET /carrel/v1/templates/{name}/diff",
 		"GET /carrel/v1/template-store/uses", "GET /carrel/v1/sandboxes/{id}/timeline",
-		"GET /carrel/v1/snapshots", "GET /carrel/v1/snapshots/{name}", "GET /carrel/v1/snapshots/{name}/diff", "GET /carrel/v1/snapshots/{name}/file",
+		"GET /carrel/v1/snapshots", "GET /carrel/v1/snapshots/{name}", "GET /carrel/v1/snapshots/{name}/diff",
 		"GET /carrel/v1/secrets", "GET /carrel/v1/secrets/{secret}", "GET /carrel/v1/ssh-keys",
 		"GET /events/sandboxes", "GET /events/sandboxes/{id}", "GET /events/webhooks", "GET /events/webhooks/{webhook}",
 		"GET /carrel/v1/lifecycle-events", "GET /carrel/v1/webhooks", "GET /carrel/v1/webhooks/{webhook}",
@@ -57,6 +57,7 @@ var (
 		"GET /carrel/v1/sandboxes/{id}/programs/{session}/calls/{call}": runs, // it answers a program
 		"GET /carrel/v1/sandboxes/{id}/processes":                       runs, // it asks the guest
 		"GET /carrel/v1/sandboxes/{id}/processes/{process}/output":      runs, // the output may hold anything
+		"GET /carrel/v1/snapshots/{name}/file":                          runs, // so may a file
 
 		"GET /api-keys": owns, "POST /api-keys": owns, "PATCH /api-keys/{apiKeyID}": owns,
 		"DELETE /api-keys/{apiKeyID}": owns, "POST /access-tokens": owns,

@@ -74,7 +74,7 @@ func newBrowser(t testing.TB, d *daemontest.Daemon) *browser {
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithErrorf(func(string, ...any) {}))
 	t.Cleanup(cancel)
-	ctx, cancel = context.WithTimeout(ctx, 5*time.Minute)
+	ctx, cancel = context.WithTimeout(ctx, 15*time.Minute)
 	t.Cleanup(cancel)
 	if err := chromedp.Run(ctx); err != nil { // the first run's context is the browser's
 		t.Fatal(err)

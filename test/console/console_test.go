@@ -52,8 +52,8 @@ func TestConsole(t *testing.T) {
 		name string
 		run  func(t *testing.T, v village, b *browser)
 	}{
-		{"first steps", firstSteps}, {"fleet", fleet}, {"files", files}, {"processes", processes}, {"network", network},
-		{"timeline", timeline}, {"others", others}, {"palette", palette}, {"accessible", accessible}, {"narrow", narrow},
+		{"first steps", firstSteps}, {"fleet", fleet}, {"files", files}, {"large tree", largeTree}, {"processes", processes}, {"network", network},
+		{"timeline", timeline}, {"others", others}, {"nodes", nodes}, {"palette", palette}, {"accessible", accessible}, {"narrow", narrow},
 		{"many", many}, {"names", names}, {"hostile", hostile}, {"person", person}, {"viewer", viewer}, {"revoked", revoked},
 		{"origins", origins}, {"file links", fileLinks}, {"offline", offline},
 	} {
@@ -364,112 +364,6 @@ func timeline(t *testing.T, v village, b *browser) {
 	b.says("from-then")
 	b.until("its page", `location.pathname.startsWith("/console/sandboxes/i") && !location.pathname.includes(`+js(v.worker)+`)`)
 	cli(t, v.Daemon, "kill", "from-then")
-}
-
-// others are the screens about the machine and the project.
-func others(t *testing.T, v village, b *browser) {
-	b.signIn(v.Key)
-	b.click("Secrets")
-	b.click("New secret")
-	b.fill("Name", "api-token")
-	b.fill("Value", "hidden-value-1")
-	b.click("Keep")
-	b.says("api-token")
-	b.until("no value", `!document.documentElement.innerHTML.includes("hidden-value-1")`)
-	b.click("Access")
-	b.click("New key")
-	b.fill("Name", "ci")
-	b.click("Make key")
-	b.says("It is shown only now")
-	b.until("the secret", `/^(e2b|carrel)_/.test(document.querySelector("pre.secret")?.innerText)`)
-	b.click("Done")
-	b.until("no secret", `!document.querySelector("pre.secret")`)
-	b.click("Change")
-	b.fill("sandboxes", "500")
-	b.click("Set")
-	b.says("of 500")
-	b.shot("access")
-	limits(b)
-	b.click("Webhooks")
-	b.click("New webhook")
-	b.fill("Name", "ci")
-	b.fill("URL", "https://hooks.example.com/carrel")
-	b.click("Make webhook")
-	b.click("Done")
-	b.says("hooks.example.com")
-	b.click("ci")
-	b.says("Nothing was sent yet")
-	b.click("Usage")
-	b.says("Total")
-	b.fill("Group by", "template")
-	b.until("the group in the address", `location.search.includes("by=template")`)
-	b.click("Audit")
-	b.says("POST /carrel/v1/webhooks")
-	b.click("Verify the trail")
-	b.says("Nobody changed")
-	b.shot("audit")
-	b.click("Pools")
-	b.says("Ready")
-	b.click("Templates")
-	b.says("built in")
-	b.shot("templates")
-	b.until("the command line's equivalent", `document.querySelector(".how")?.innerText.includes("carrel template ls")`)
-}
-
-// limits sets a budget and a ceiling, and makes a person and an organisation.
-func limits(b *browser) {
-	b.click("Budgets")
-	b.click("New budget")
-	b.fill("Name", "crawls")
-	b.fill("Amount", "360000")
-	b.fill("Only for sandboxes", "task=crawl-42")
-	b.click("Set budget")
-	b.says("360000 s a month")
-	b.says("task=crawl-42")
-	b.click("New ceiling")
-	b.fill("Tiers", "simm")
-	b.click("Set ceiling")
-	b.says("simm") // an error reads as in the command line
-	b.fill("Tiers", "sim")
-	b.fill("Memory of one sandbox", "4096")
-	b.click("Set ceiling")
-	b.says("4096 MiB")
-	b.shot("budgets")
-	b.click("Change") // the budget's
-	b.fill("Amount", "720000")
-	b.click("Set budget")
-	b.says("720000 s a month")
-	b.click("Delete")
-	b.click("Delete")
-	b.says("No budgets")
-	b.click("Change")
-	for _, field := range []string{"Tiers", "Memory of one sandbox"} {
-		b.fill(field, "")
-	}
-	b.click("Set ceiling")
-	b.says("No ceilings")
-	b.click("People")
-	b.click("New person")
-	b.fill("Name", "ada")
-	b.click("Add person")
-	b.says("The first password of ada")
-	b.click("Done")
-	b.click("Disable")
-	b.says("disabled")
-	b.click("Enable")
-	b.click("New organisation")
-	b.fill("Name", "research")
-	b.fill("Projects", "default")
-	b.click("Make organisation")
-	b.says("research")
-	b.click("Add member")
-	b.fill("Person", "ada")
-	b.click("Give the right")
-	b.says("ada may act in research")
-	b.shot("people")
-	b.click("Delete")
-	b.click("Delete")
-	b.says("Nobody yet")
 }
 
 // palette finds by the keyboard.

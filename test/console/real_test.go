@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,10 @@ import (
 const serveVariable = "CARREL_CONSOLE_SERVE"
 
 func TestMain(m *testing.M) {
+	if n, err := strconv.ParseInt(os.Getenv(printVariable), 10, 64); err == nil {
+		printMuch(n)
+		return
+	}
 	if address := os.Getenv(serveVariable); address != "" {
 		serveHostile(address)
 		return
@@ -51,28 +56,6 @@ for (const m of [{type: "carrel"}, "key", {key: 1}]) parent.postMessage(m, "*");
 await fetch("/report", {method: "POST", body: JSON.stringify(out)});
 document.body.append("done"); })();
 </script>`
-
-// manyFiles is how many files one directory of the sandbox has.
-const manyFiles = 5_000
-
-// litter makes a log of 5 GB and a directory of many files.
-func litter() error {
-	if err := os.WriteFile("/tmp/big.log", []byte(strings.Repeat("a line of the log\n", 1<<16)), 0o644); err != nil {
-		return err
-	}
-	if err := os.Truncate("/tmp/big.log", 5<<30); err != nil {
-		return err
-	}
-	if err := os.Mkdir("/tmp/many", 0o755); err != nil {
-		return err
-	}
-	for i := range manyFiles {
-		if err := os.WriteFile(fmt.Sprintf("/tmp/many/file-%05d", i), nil, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // serveHostile is a server in a sandbox: its page, and what that page told it.
 func serveHostile(address string) {
@@ -165,31 +148,13 @@ func TestReal(t *testing.T) {
 	b.run(chromedp.EmulateViewport(1000, 600))
 	b.until("another size", `document.querySelectorAll(".xterm-rows > div").length < 35`)
 	large(t, b, id)
+	flood(t, b, d, id)
 	b.open("/sandboxes/" + id + "/timeline")
 	b.click("Take snapshot")
 	b.fill("Label", "with memory")
 	b.click("Take snapshot")
 	b.says("with memory")
 	b.clean()
-}
-
-// large looks at a file of 5 GB and at a directory of many files: the page holds little of either.
-func large(t *testing.T, b *browser, id string) {
-	b.open("/sandboxes/" + id + "/files?dir=%2Ftmp")
-	b.says("5.0 GiB")
-	b.click("big.log")
-	b.says("Only the first 1.0 MiB are shown")
-	b.until("its text", `document.querySelector(".cm-content")?.innerText.includes("a line of the log")`)
-	var heap float64
-	b.run(chromedp.Evaluate(`performance.memory.usedJSHeapSize`, &heap))
-	if heap > 200<<20 {
-		t.Errorf("the page holds %.0f MiB", heap/(1<<20))
-	}
-	b.open("/sandboxes/" + id + "/files?dir=%2Ftmp%2Fmany")
-	b.says("file-00000")
-	b.until("few rows in the document", `document.querySelectorAll(".grid .body [role=row]").length < 80`)
-	b.fill("Find in this directory", "file-04999")
-	b.until("one row", `document.querySelectorAll(".grid .body [role=row]").length === 1`)
 }
 
 // reported asks the server in a sandbox what its page reported, and which of the visitor's headers came in.

@@ -37,6 +37,9 @@ func (l *Layer) File(ctx context.Context, base image.Files, name string, most in
 		s, at = s.below(e).child(p), path.Join(at, p)
 		e, err = c.look(at, s)
 	}
+	if err == nil && e == nil && at == "." { // nothing in the layer, and the image's files are not known
+		e = &entry{mode: fs.ModeDir | 0o755}
+	}
 	if err != nil || e == nil {
 		return f, false, err
 	}

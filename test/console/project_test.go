@@ -1,0 +1,138 @@
+package console
+
+import "testing"
+
+// others are the screens about the machine and the project.
+func others(t *testing.T, v village, b *browser) {
+	b.signIn(v.Key)
+	b.click("Secrets")
+	b.click("New secret")
+	b.fill("Name", "api-token")
+	b.fill("Value", "hidden-value-1")
+	b.click("Keep")
+	b.says("api-token")
+	b.until("no value", `!document.documentElement.innerHTML.includes("hidden-value-1")`)
+	b.click("Access")
+	b.click("New key")
+	b.fill("Name", "ci")
+	b.click("Make key")
+	b.says("It is shown only now")
+	b.until("the secret", `/^(e2b|carrel)_/.test(document.querySelector("pre.secret")?.innerText)`)
+	b.click("Done")
+	b.until("no secret", `!document.querySelector("pre.secret")`)
+	b.click("Change")
+	b.fill("sandboxes", "500")
+	b.click("Set")
+	b.says("of 500")
+	b.shot("access")
+	limits(b)
+	b.click("Webhooks")
+	b.click("New webhook")
+	b.fill("Name", "ci")
+	b.fill("URL", "https://hooks.example.com/carrel")
+	b.click("Make webhook")
+	b.click("Done")
+	b.says("hooks.example.com")
+	b.click("ci")
+	b.says("Nothing was sent yet")
+	b.click("Usage")
+	b.says("Total")
+	b.fill("Group by", "template")
+	b.until("the group in the address", `location.search.includes("by=template")`)
+	b.click("Audit")
+	b.says("POST /carrel/v1/webhooks")
+	b.click("Verify the trail")
+	b.says("Nobody changed")
+	b.shot("audit")
+	b.click("Pools")
+	b.says("Ready")
+	b.click("Templates")
+	b.says("built in")
+	b.shot("templates")
+	b.until("the command line's equivalent", `document.querySelector(".how")?.innerText.includes("carrel template ls")`)
+}
+
+// nodes shows the machines of a fleet. This daemon is none, and says so; the page gets a front's answers
+// from itself. What a front really answers is tested with fronts.
+func nodes(_ *testing.T, v village, b *browser) {
+	b.signIn(v.Key)
+	b.says("planner")
+	b.until("no such screen", `![...document.querySelectorAll("nav a")].some((a) => a.innerText.trim() === "Nodes")`)
+	b.open("/nodes")
+	b.until("an error", `document.querySelector(".fault")`)
+	b.onNew(`const plain = fetch; let draining = false; window.fetch = async (u, o) => {
+		if (!String(u).startsWith("/carrel/v1/nodes")) return plain(u, o);
+		if (o.method === "DELETE") { draining = false; return new Response(null, {status: 204}); }
+		if (o.method === "POST") { draining = true; return Response.json({moved: ["i1", "i2"], failed: [{id: "i3", error: "its tier is nowhere else", hint: "kill it, or wait"}]}); }
+		return Response.json({nodes: [{name: "one", state: draining ? "draining" : "ready", url: "https://10.0.0.1:7070", version: "1", running: 3, paused: 1, memory: 1 << 30, memoryTotal: 2 ** 32, leaseMs: 9000},
+			{name: "<img src=x onerror=alert(1)>", state: "lost", why: "its lease has expired", url: "https://10.0.0.2:7070", running: 0, paused: 0, lost: 2, leaseMs: 0}]});
+	};`)
+	b.open("/")
+	b.click("Nodes")
+	b.says("https://10.0.0.2:7070")
+	b.says("<img src=x onerror=alert(1)>")
+	b.click("Drain…")
+	b.says("Its 4 sandboxes")
+	b.click("Drain")
+	b.says("2 moved away from one, 1 stay: its tier is nowhere else")
+	b.says("kill it, or wait")
+	b.click("Undrain")
+	b.until("no drain", `![...document.querySelectorAll(".state")].some((e) => e.innerText === "draining")`)
+	b.until("the command line's equivalent", `document.querySelector(".how")?.innerText.includes("carrel node ls")`)
+}
+
+// limits sets a budget and a ceiling, and makes a person and an organisation.
+func limits(b *browser) {
+	b.click("Budgets")
+	b.click("New budget")
+	b.fill("Name", "crawls")
+	b.fill("Amount", "360000")
+	b.fill("Only for sandboxes", "task=crawl-42")
+	b.click("Set budget")
+	b.says("360000 s a month")
+	b.says("task=crawl-42")
+	b.click("New ceiling")
+	b.fill("Tiers", "simm")
+	b.click("Set ceiling")
+	b.says("simm") // an error reads as in the command line
+	b.fill("Tiers", "sim")
+	b.fill("Memory of one sandbox", "4096")
+	b.click("Set ceiling")
+	b.says("4096 MiB")
+	b.shot("budgets")
+	b.click("Change") // the budget's
+	b.fill("Amount", "720000")
+	b.click("Set budget")
+	b.says("720000 s a month")
+	b.click("Delete")
+	b.click("Delete")
+	b.says("No budgets")
+	b.click("Change")
+	for _, field := range []string{"Tiers", "Memory of one sandbox"} {
+		b.fill(field, "")
+	}
+	b.click("Set ceiling")
+	b.says("No ceilings")
+	b.click("People")
+	b.click("New person")
+	b.fill("Name", "ada")
+	b.click("Add person")
+	b.says("The first password of ada")
+	b.click("Done")
+	b.click("Disable")
+	b.says("disabled")
+	b.click("Enable")
+	b.click("New organisation")
+	b.fill("Name", "research")
+	b.fill("Projects", "default")
+	b.click("Make organisation")
+	b.says("research")
+	b.click("Add member")
+	b.fill("Person", "ada")
+	b.click("Give the right")
+	b.says("ada may act in research")
+	b.shot("people")
+	b.click("Delete")
+	b.click("Delete")
+	b.says("Nobody yet")
+}
