@@ -150,8 +150,14 @@ func (a *asked) commandWaits(t *testing.T, b *browser) {
 
 // insideWaits has the SDK in a sandbox. It works in another sandbox, if a person lets it.
 func (a *asked) insideWaits(t *testing.T, b *browser) {
-	cli(t, a.Daemon, "cp", sdkDir+"/node_modules", a.outer+":/home/user/node_modules")
-	cli(t, a.Daemon, "cp", sdkDir+"/asking.mjs", a.outer+":/home/user/asking.mjs")
+	// One file with the SDK in it, as agents' programs are packed: 1600 files take a while to bring in.
+	program := filepath.Join(t.TempDir(), "asking.mjs")
+	pack := exec.Command("../../console/node_modules/.bin/esbuild", sdkDir+"/asking.mjs", "--bundle", "--platform=node", "--format=esm", "--outfile="+program,
+		`--banner:js=import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);`)
+	if out, err := pack.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cli(t, a.Daemon, "cp", program, a.outer+":/home/user/asking.mjs")
 	start := func() func() said {
 		cmd := a.CLI("exec", "--env", "E2B_API_URL=http://carrel.example.com", "--env", "E2B_SANDBOX_URL=http://carrel.example.com",
 			"--env", "E2B_API_KEY="+a.Key, a.outer, "--", "node", "/home/user/asking.mjs", a.inner, "echo hello from the other one")
