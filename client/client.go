@@ -25,6 +25,7 @@ type Client struct {
 	key  string
 	// project is the project that an administrator's key acts for; "" is the key's own project.
 	project string
+	caller  func(context.Context) (string, error) // for whom a request is; nil is nobody
 	tls     *tls.Config
 	dial    func(ctx context.Context, network, addr string) (net.Conn, error)
 	pool    *http.Transport
@@ -55,6 +56,12 @@ func WithDialer(dial func(ctx context.Context, network, addr string) (net.Conn, 
 // WithProject makes an administrator's key act for one project: new things belong to that project,
 // and only its things are seen. New refuses a name that no project can have.
 func WithProject(name string) Option { return func(c *Client) { c.project = name } }
+
+// WithCaller has each request of a fleet's front say for whom it is. The daemon takes it with its own
+// key alone. fn returns "" for none; after an error of it, nothing is sent.
+func WithCaller(fn func(context.Context) (string, error)) Option {
+	return func(c *Client) { c.caller = fn }
+}
 
 // New returns a Service that talks to the daemon at a URL such as
 // http://127.0.0.1:7070. Nothing is sent before the first call; the result's
@@ -114,12 +121,20 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// identify says who asks.
-func (c *Client) identify(h http.Header) {
+// identify says who asks. Error: that of the function of [WithCaller].
+func (c *Client) identify(ctx context.Context, h http.Header) error {
 	h.Set("X-API-KEY", c.key)
 	if c.project != "" {
 		h.Set("Carrel-Tenant", c.project)
 	}
+	if c.caller == nil {
+		return nil
+	}
+	text, err := c.caller(ctx)
+	if err == nil && text != "" {
+		h.Set("Carrel-Caller", text)
+	}
+	return err
 }
 
 const maxAnswer = 64 << 20
@@ -181,7 +196,9 @@ func (c *Client) sendTyped(ctx context.Context, op, method, path string, query u
 	if err != nil {
 		return nil, &carrel.Error{Op: op, Kind: carrel.Invalid, Err: err}
 	}
-	c.identify(req.Header)
+	if err := c.identify(ctx, req.Header); err != nil {
+		return nil, err
+	}
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
 	}

@@ -171,7 +171,9 @@ func (c *Client) upgrade(ctx context.Context, op, path string) (_ net.Conn, err 
 	if err != nil {
 		return fail(err)
 	}
-	c.identify(req.Header)
+	if err := c.identify(ctx, req.Header); err != nil {
+		return fail(err)
+	}
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", streamProtocol)
 	if err := req.Write(raw); err != nil {

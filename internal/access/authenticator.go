@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/carrel-dev/carrel"
+	"github.com/carrel-dev/carrel/internal/ceiling"
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
@@ -81,6 +82,10 @@ type proof struct {
 	ends []context.Context
 	// session is the sign-in of a person; nil for a key.
 	session *liveSession
+	// own says that it is a key of the daemon's own, of an administrator, and bounds are the ceilings
+	// that came with it.
+	own    bool
+	bounds []ceiling.Bound
 }
 
 // find returns the owner of a key, or of a person's token, that works. A person has no project yet.
@@ -88,7 +93,7 @@ type proof struct {
 func (a *Authenticator) find(secret string) (carrel.Caller, proof, error) {
 	sum := sha256.Sum256([]byte(secret))
 	if c, ok := a.own[sum]; ok {
-		return c, proof{known: true}, nil
+		return c, proof{known: true, own: c.Role == carrel.RoleAdmin}, nil
 	}
 	d := a.directory.Load()
 	if d == nil {
@@ -143,6 +148,9 @@ func (a *Authenticator) Arrive(r *http.Request) (ctx context.Context, done func(
 		return nil, nil, err
 	}
 	ctx = carrel.WithCaller(r.Context(), c)
+	if len(p.bounds) > 0 {
+		ctx = ceiling.With(ctx, p.bounds)
+	}
 	if len(p.ends) == 0 { // the daemon's own key is never revoked while it runs
 		return ctx, func() {}, nil
 	}
@@ -190,7 +198,9 @@ func (a *Authenticator) identify(r *http.Request) (carrel.Caller, proof, error) 
 	if c, err = ofHost(c, r.Host); err != nil {
 		return carrel.Caller{}, proof{}, err
 	}
-	c, err = actFor(c, r.Header.Values(headerTenant))
+	if c, err = actFor(c, r.Header.Values(headerTenant)); err == nil && p.own {
+		c, p.bounds, err = onBehalf(c, r.Header)
+	}
 	return c, p, err
 }
 

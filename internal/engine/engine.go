@@ -263,6 +263,14 @@ func projectOf(ctx context.Context, op string) (string, error) {
 	return c.Project, nil
 }
 
+type sandboxKey struct{}
+
+// SandboxIn returns the sandbox that a call to a node is about; "" is none.
+func SandboxIn(ctx context.Context) carrel.ID {
+	id, _ := ctx.Value(sandboxKey{}).(carrel.ID)
+	return id
+}
+
 // call calls a node for the caller in ctx. within bounds the call; 0 is no bound but the node's
 // life.
 func call[T any](ctx context.Context, m *member, op string, id carrel.ID, within time.Duration,
@@ -279,7 +287,7 @@ func call[T any](ctx context.Context, m *member, op string, id carrel.ID, within
 	if err != nil {
 		return out, err
 	}
-	inner, cancel := context.WithCancelCause(ctx)
+	inner, cancel := context.WithCancelCause(context.WithValue(ctx, sandboxKey{}, id))
 	defer cancel(nil)
 	defer context.AfterFunc(alive, func() { cancel(context.Cause(alive)) })()
 	if within > 0 {

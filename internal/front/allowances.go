@@ -2,7 +2,6 @@ package front
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/carrel-dev/carrel"
@@ -10,7 +9,7 @@ import (
 )
 
 // allowancesOf are the quotas of a fleet. They are in the fleet's database, as projects and keys are.
-// Ceilings and budgets are each node's own.
+// So are ceilings, which the nodes are told with each call. Budgets are each node's own.
 type allowancesOf struct {
 	*access.Allowances
 	none carrel.NoAllowances
@@ -24,16 +23,6 @@ func (a allowancesOf) SetQuota(ctx context.Context, of carrel.Holder, q carrel.Q
 		return carrel.QuotaReport{}, err
 	}
 	return a.Allowances.SetQuota(ctx, of, q)
-}
-
-// Ceilings implements carrel.Allowances.
-func (a allowancesOf) Ceilings(ctx context.Context) ([]carrel.CeilingOf, error) {
-	return a.none.Ceilings(ctx)
-}
-
-// SetCeiling implements carrel.Allowances.
-func (a allowancesOf) SetCeiling(ctx context.Context, of carrel.Holder, c carrel.Ceiling) (carrel.CeilingOf, error) {
-	return a.none.SetCeiling(ctx, of, c)
 }
 
 // Budgets implements carrel.Allowances.
@@ -56,13 +45,8 @@ type countedPeople struct{ *access.People }
 
 // CreateKey implements carrel.People. Only limits are good that are counted over all nodes.
 func (p countedPeople) CreateKey(ctx context.Context, n carrel.NewKey) (carrel.IssuedKey, error) {
-	const op = "create key"
-	if err := countable(op, n.Quota); err != nil {
+	if err := countable("create key", n.Quota); err != nil {
 		return carrel.IssuedKey{}, err
-	}
-	if n.Ceiling != nil && !n.Ceiling.IsZero() {
-		return carrel.IssuedKey{}, &carrel.Error{Op: op, Kind: carrel.Unsupported, Field: "ceiling",
-			Err: errors.New("a fleet has no ceilings"), Hint: "set ceilings on each node"}
 	}
 	return p.People.CreateKey(ctx, n)
 }

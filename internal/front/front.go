@@ -248,6 +248,7 @@ func (f *Front) openEngine() (err error) {
 	tolerate := func(project, taint string) bool { return tolerates[project+"="+taint] }
 	registry := f.registry
 	homes := newHomes(registry, f.nodes, f.log)
+	f.nodes.behalf = behalf(f.directory.Ceilings, homes)
 	f.engine, err = engine.New(engine.Options{Nodes: f.nodes, Dial: f.nodes.dial, Owners: homes, Log: f.log,
 		Tolerates: tolerate})
 	if err != nil {

@@ -144,22 +144,25 @@ func (h *homes) forget(id carrel.ID) {
 	}
 }
 
-// project returns whose sandbox it is.
-func (h *homes) project(ctx context.Context, id carrel.ID) (string, bool, error) {
+// maker returns the home of a sandbox for its project and the key that made it, which never change.
+func (h *homes) maker(ctx context.Context, id carrel.ID) (fleet.Home, bool, error) {
 	h.mu.Lock()
 	s, ok := h.known[id]
 	h.mu.Unlock()
-	if ok { // a sandbox never changes its project
-		return s.home.Project, true, nil
+	if ok {
+		return s.home, true, nil
 	}
 	home, err := h.registry.Home(ctx, id)
-	switch {
-	case carrel.KindOf(err) == carrel.NotFound:
-		return "", false, nil
-	case err != nil:
-		return "", false, err
+	if carrel.KindOf(err) == carrel.NotFound {
+		return home, false, nil
 	}
-	return home.Project, true, nil
+	return home, err == nil, err
+}
+
+// project returns whose sandbox it is.
+func (h *homes) project(ctx context.Context, id carrel.ID) (string, bool, error) {
+	home, found, err := h.maker(ctx, id)
+	return home.Project, found, err
 }
 
 func (m *moving) wait(ctx context.Context, id carrel.ID) (fleet.Home, error) {

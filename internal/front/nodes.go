@@ -30,6 +30,8 @@ type nodes struct {
 	log      *slog.Logger
 	engine   *engine.Engine    // set before anything is served
 	lost     func(node string) // is called for a node whose lease has expired; set as engine
+	// behalf says to a node for whom it is asked; set as engine.
+	behalf func(context.Context) (string, error)
 
 	meeting sync.Mutex // held while the list is read for an unknown node
 
@@ -162,7 +164,8 @@ func (n *nodes) dial(e engine.Node, project string) (engine.Remote, error) {
 }
 
 func (n *nodes) open(name, url, key, project string) (*client.Client, error) {
-	opts := []client.Option{client.WithTLSConfig(n.tls(name)), client.WithDialer(dialNode)}
+	opts := []client.Option{client.WithTLSConfig(n.tls(name)), client.WithDialer(dialNode),
+		client.WithCaller(func(ctx context.Context) (string, error) { return n.behalf(ctx) })}
 	if project != "" {
 		opts = append(opts, client.WithProject(project))
 	}

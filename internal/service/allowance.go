@@ -143,7 +143,7 @@ func mebibytes(n int64) carrel.Milli {
 }
 
 // bounds are the ceilings for what the caller does to a sandbox of a project: those of its key, and
-// those of the key that made the sandbox.
+// those of the key that made the sandbox, and those that a front says.
 func (r *rules) bounds(ctx context.Context, project, madeBy string) []ceiling.Bound {
 	c := carrel.CallerOf(ctx)
 	out := r.opts.Allowances.Ceilings(project, madeBy)
@@ -151,7 +151,7 @@ func (r *rules) bounds(ctx context.Context, project, madeBy string) []ceiling.Bo
 		all := r.opts.Allowances.Ceilings(project, c.KeyID)
 		out = append(out[:len(out):len(out)], all...)
 	}
-	return out
+	return append(out[:len(out):len(out)], ceiling.In(ctx)...)
 }
 
 // mayMake says whether a planned sandbox is within its ceilings and budgets. The context has its

@@ -554,6 +554,7 @@ func TestKeys(t *testing.T) {
 		}
 		return nil
 	})
+	f.ceilings("p", svc.(*client.Client))
 	f.sshKeys(svc.(*client.Client), sb.ID, foreign.ID)
 	f.people("p", sb.ID, foreign.ID)
 	f.trails(sb.ID)
