@@ -57,6 +57,15 @@ func TestChartValues(t *testing.T) {
 		"own secret":          {"secret: {existing: mine}", "secretName: mine", "kind: Secret\n"},
 		"secret":              {`secret: {joinToken: "a: \"b", stateURL: x}`, `join-token: "a: \"b"`, "--join-token=a"},
 		"store":               {"node: {snapshotStore: 's3://b/p'}", "--snapshot-store=s3://b/p", "hostPath"},
+		"ssh":                 {"front: {sshPort: 2222}", "--ssh-listen=0.0.0.0:2222", "trail"},
+		"ssh, its Service":    {"front: {sshPort: 2222}", "{name: ssh, port: 2222, targetPort: ssh}", "oidc"},
+		"ssh, its policy":     {"front: {sshPort: 2222}\nnetworkPolicy: {sshIngress: [{ipBlock: {cidr: 192.0.2.0/24}}]}", `from: [{"ipBlock":{"cidr":"192.0.2.0/24"}}]`, "oidc"},
+		"no ssh":              {"", "kind: Deployment", "ssh"},
+		"trail":               {"front: {trail: {enabled: true, size: 7Gi}}", "--trail-dir=/var/lib/carrel-trail/trail", "kind: Deployment"},
+		"trail, its volume":   {"front: {trail: {enabled: true, size: 7Gi}}", "resources: {requests: {storage: 7Gi}}", "kind: Deployment"},
+		"people":              {"front: {publicURL: https://c.example.com, oidc: {issuer: https://id.example.com, clientID: c, roles: ['dev=web:run']}}", `"--oidc-role=dev=web:run"`, "client-secret"},
+		"people, secret":      {"front: {oidc: {issuer: https://id.example.com, clientID: c, secret: mine}}", "secretName: mine, items: [{key: client-secret", "--public-url"},
+		"webhooks":            {"front: {allowWebhooks: ['http://hooks.example.com:80']}", `"--allow-webhook=http://hooks.example.com:80"`, "oidc"},
 		"no volume":           {"node: {volume: {size: ''}}", "{name: data, emptyDir: {}}", "volumeClaimTemplates"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,5 +79,19 @@ func TestChartValues(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFrontEgress shows that fronts reach public addresses, and never private ones, and that a value shuts
+// these off, too.
+func TestFrontEgress(t *testing.T) {
+	_, err := exec.LookPath(filepath.Join(os.Getenv("CARREL_K8S"), "bin", "render"))
+	testenv.Need(t, "k8s", err)
+	const world, private = "cidr: 0.0.0.0/0", `except: ["10.0.0.0/8"`
+	for values, want := range map[string]int{"": 2, "networkPolicy: {frontPublic: false}": 1} { // the nodes' is one
+		out := render(t, "x", values)
+		if n := strings.Count(out, world); n != want || strings.Count(out, private) != want {
+			t.Errorf("%q: %d policies open the world, want %d, each without private addresses:\n%s", values, n, want, out)
+		}
 	}
 }
