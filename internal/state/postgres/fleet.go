@@ -483,6 +483,9 @@ func (f Fleet) Kill(ctx context.Context, id carrel.ID, stay int64) error {
 
 // Lose implements fleet.Registry.
 func (f Fleet) Lose(ctx context.Context) (list []fleet.Home, err error) {
+	if err := f.within(ctx, "add up quotas", "", tidyHeld); err != nil {
+		return nil, err
+	}
 	err = f.within(ctx, "mark lost sandboxes", "", func(ctx context.Context, tx pgx.Tx) error {
 		for _, q := range []string{tidyShares, buryHomes} {
 			if _, err := tx.Exec(ctx, q); err != nil {

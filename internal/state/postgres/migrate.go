@@ -202,7 +202,41 @@ var migrations = []string{`
 		until timestamptz NOT NULL,
 		asked timestamptz NOT NULL,
 		body  json NOT NULL
-	);`,
+	);`, `
+	-- The sum of what homes hold that count without regard to the time: of those that run, and whose
+	-- time to count has come. Each change of a home adds a row, so that nobody waits for another; the rows
+	-- are added up every second. The other homes are few, and have an index.
+	CREATE TABLE held (
+		project   bytea NOT NULL,
+		key       bytea NOT NULL,
+		sandboxes bigint NOT NULL,
+		vcpus     bigint NOT NULL,
+		memory    bigint NOT NULL,
+		disk      bigint NOT NULL
+	);
+	CREATE INDEX held_project ON held (project);
+	DROP INDEX homes_held;
+	CREATE INDEX homes_passing ON homes (project) WHERE kept > '-infinity' OR state = 'running' AND counts > '-infinity';
+	INSERT INTO held SELECT project, key, sum(sandboxes), sum(vcpus), sum(memory), sum(disk) FROM homes
+		WHERE state = 'running' AND counts = '-infinity' GROUP BY project, key;
+	CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+	DECLARE
+		was boolean := TG_OP <> 'INSERT' AND OLD.state = 'running' AND OLD.counts = '-infinity';
+		is_ boolean := TG_OP <> 'DELETE' AND NEW.state = 'running' AND NEW.counts = '-infinity';
+	BEGIN
+		IF was AND is_ AND (OLD.project, OLD.key, OLD.sandboxes, OLD.vcpus, OLD.memory, OLD.disk)
+			IS NOT DISTINCT FROM (NEW.project, NEW.key, NEW.sandboxes, NEW.vcpus, NEW.memory, NEW.disk) THEN
+			RETURN NULL;
+		END IF;
+		IF was THEN
+			INSERT INTO held VALUES (OLD.project, OLD.key, -OLD.sandboxes, -OLD.vcpus, -OLD.memory, -OLD.disk);
+		END IF;
+		IF is_ THEN
+			INSERT INTO held VALUES (NEW.project, NEW.key, NEW.sandboxes, NEW.vcpus, NEW.memory, NEW.disk);
+		END IF;
+		RETURN NULL;
+	END $$;
+	CREATE TRIGGER homes_hold AFTER INSERT OR UPDATE OR DELETE ON homes FOR EACH ROW EXECUTE FUNCTION hold();`,
 }
 
 // migrate brings the tables to the newest version, in one transaction. If several programs start at

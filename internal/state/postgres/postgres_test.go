@@ -65,6 +65,7 @@ func TestStore(t *testing.T) {
 		"FleetQuotaRace": testFleetQuotaRace,
 		"FleetHooks":     testFleetHooks,
 		"FleetLogins":    testFleetLogins,
+		"FleetHeld":      testFleetHeld,
 
 		"LeaseRace":    testLeaseRace,
 		"LeaseTaken":   testLeaseTaken,

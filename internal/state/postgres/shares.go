@@ -19,9 +19,13 @@ import (
 const (
 	// lockQuota has two numbers: the first one keeps it apart from other locks.
 	lockQuota = `SELECT pg_advisory_xact_lock($1::int, $2::int)`
-	heldBy    = `WITH t AS (SELECT clock_timestamp() AS now), held AS (
+	// A sandbox that is to be left out does not run, so it is no part of the table held.
+	heldBy = `WITH t AS (SELECT clock_timestamp() AS now), held AS (
+			SELECT key, sandboxes, vcpus, memory, disk FROM held WHERE project = $1
+			UNION ALL
 			SELECT h.key, h.sandboxes, h.vcpus, h.memory, h.disk FROM homes h, t
-			WHERE h.project = $1 AND (h.state = 'running' OR h.kept > '-infinity') AND h.sandbox <> $3
+			WHERE h.project = $1 AND (h.kept > '-infinity' OR h.state = 'running' AND h.counts > '-infinity') AND h.sandbox <> $3
+				AND NOT (h.state = 'running' AND h.counts = '-infinity')
 				AND (h.state = 'running' AND h.counts <= t.now OR h.kept > t.now)
 			UNION ALL
 			SELECT s.key, s.sandboxes, s.vcpus, s.memory, s.disk FROM shares s, t
@@ -43,6 +47,19 @@ const (
 	// A home that was refused took no share's place.
 	spendShares = `UPDATE shares SET done = true WHERE token = ANY ($1) AND EXISTS (SELECT FROM homes WHERE sandbox = $2)`
 	tidyShares  = `DELETE FROM shares WHERE began < clock_timestamp() - interval '2 minutes' AND (done OR expires < clock_timestamp())`
+	// lockHeld lets one front at a time add the rows of held up, and settle homes whose time has come.
+	lockHeld    = `SELECT pg_try_advisory_xact_lock($1::int, 1)`
+	settleHomes = `UPDATE homes SET counts = CASE WHEN counts <= clock_timestamp() THEN '-infinity' ELSE counts END,
+			kept = CASE WHEN kept <= clock_timestamp() THEN '-infinity' ELSE kept END
+		WHERE sandbox IN (SELECT sandbox FROM homes WHERE (kept > '-infinity' OR state = 'running' AND counts > '-infinity')
+			AND (kept > '-infinity' AND kept <= clock_timestamp() OR state = 'running' AND counts > '-infinity' AND counts <= clock_timestamp())
+			LIMIT 5000 FOR UPDATE SKIP LOCKED)`
+	// Both parts see the same rows, and so does who adds them up meanwhile: the old ones or the new.
+	addHeld = `WITH many AS (SELECT project, key FROM held GROUP BY project, key HAVING count(*) > 1 OR sum(sandboxes) = 0),
+			gone AS (DELETE FROM held h USING many m WHERE h.project = m.project AND h.key = m.key
+				RETURNING h.project, h.key, h.sandboxes, h.vcpus, h.memory, h.disk)
+		INSERT INTO held SELECT project, key, sum(sandboxes), sum(vcpus), sum(memory), sum(disk) FROM gone GROUP BY project, key
+			HAVING sum(sandboxes) <> 0 OR sum(vcpus) <> 0 OR sum(memory) <> 0 OR sum(disk) <> 0`
 	// The same request is repeated for a day at most; its sandbox may have ended since.
 	twinHome  = `SELECT sandbox FROM homes WHERE project = $1 AND repeat = $2 AND repeat <> ''`
 	twinShare = `SELECT EXISTS (SELECT FROM shares WHERE project = $1 AND repeat = $2 AND NOT done AND expires > clock_timestamp())`
@@ -234,6 +251,21 @@ func (f Fleet) mayBegin(ctx context.Context, tx pgx.Tx, id carrel.ID) error {
 	}
 	if hit, after := book.Check(bounds, l, 0, time.Now()); hit != nil {
 		return quota.Error("resume sandbox", *hit, after)
+	}
+	return nil
+}
+
+// tidyHeld adds up what homes hold, and takes over homes whose time to count has come. Another front may
+// do it just now.
+func tidyHeld(ctx context.Context, tx pgx.Tx) error {
+	var mine bool
+	if err := tx.QueryRow(ctx, lockHeld, quotaClass).Scan(&mine); err != nil || !mine {
+		return err
+	}
+	for _, q := range []string{settleHomes, addHeld} {
+		if _, err := tx.Exec(ctx, q); err != nil {
+			return err
+		}
 	}
 	return nil
 }
