@@ -1,6 +1,7 @@
 package front
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -267,7 +268,8 @@ func (h *homes) takeOver(ctx context.Context, home fleet.Home, but string) (flee
 	if last == nil {
 		last = errors.New("no other node is there")
 	}
-	return home, &carrel.Error{Op: "move sandbox", Kind: carrel.Unavailable, ID: home.Sandbox, Err: last, Hint: carrel.HintOf(last)}
+	return home, &carrel.Error{Op: "move sandbox", Kind: carrel.Unavailable, ID: home.Sandbox, Err: fmt.Errorf("no node could take it over: %w", last),
+		Hint: cmp.Or(carrel.HintOf(last), "look at the snapshot store and at 'carrel node ls'; the sandbox stays on record, and the next call tries again")}
 }
 
 // arrive has a node take over a sandbox whose home it is.

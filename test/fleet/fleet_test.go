@@ -317,6 +317,7 @@ func TestDeath(t *testing.T) {
 		return nil
 	})
 	t.Logf("noticed after %v", time.Since(died).Round(10*time.Millisecond))
+	f.brokenStore(paused.ID)
 	testenv.EventuallyNil(t, "its paused sandbox resumes elsewhere", func() error {
 		_, _, err := f.Resume(ctx, paused.ID, carrel.ResumeOptions{})
 		return err
