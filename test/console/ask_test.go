@@ -34,6 +34,7 @@ const sdkDir = "../sdk/js"
 // sandbox waits. Then the SDK itself runs in a sandbox, and its calls of the API wait. The person answers
 // in the console.
 func TestAsk(t *testing.T) {
+	t.Parallel() // with TestBundle and TestReal: each mostly waits
 	_, err := os.Stat(sdkDir + "/node_modules/e2b")
 	testenv.Need(t, "node", err) // npm ci --prefix test/sdk/js
 	a := newAsked(t)

@@ -15,6 +15,7 @@ import (
 // TestBundle builds the page from its sources, and compares it with the bundle that the repository
 // has. Files are compared unpacked, because versions of Node compress differently.
 func TestBundle(t *testing.T) {
+	t.Parallel()
 	_, err := os.Stat("../../console/node_modules/esbuild")
 	testenv.Need(t, "node", err) // npm ci --prefix console
 	dir := t.TempDir()

@@ -89,6 +89,7 @@ func serveHostile(address string) {
 // TestReal drives the screens that need a real wall: a terminal on a real shell, and the preview of a
 // real server.
 func TestReal(t *testing.T) {
+	t.Parallel()
 	d := daemontest.StartOn(t, t.TempDir(), miniroot.Archive(t), "--default-tier", "gvisor")
 	id := cli(t, d, "create", "--name", "real")
 	self, err := os.Executable()
