@@ -67,6 +67,9 @@ type Capabilities struct {
 	// MemorySnapshot: a snapshot may hold memory and running processes. Without it every snapshot
 	// is of files only, even if the caller asked for memory.
 	MemorySnapshot bool
+	// SlowBoot: a boot takes long beside a restoration from memory. The service boots each template
+	// once, and its sandboxes go on from there.
+	SlowBoot bool
 }
 
 // Driver builds sandboxes of one tier.

@@ -27,10 +27,12 @@ func (r *ripener) prefix(tier carrel.Tier, img image.Image, root string) string 
 }
 
 // planGolden makes a plan continue from its template's own start, if there is one. If there could
-// be one, planGolden has it made.
+// be one, planGolden has it made. Where boots are slow, a template without a start command has a
+// start as well: the boot alone.
 func (cr *creator) planGolden(p *plan, img image.Image) {
 	c := p.driver.Info().Capabilities
-	if img.Ready == "" || len(img.Start) == 0 || !c.MemorySnapshot || cr.opts.Snapshots == nil || p.rec.Root == "" {
+	starts, boots := len(img.Start) > 0 && img.Ready != "", len(img.Start) == 0 && img.Ready == "" && c.SlowBoot
+	if !starts && !boots || !c.MemorySnapshot || cr.opts.Snapshots == nil || p.rec.Root == "" {
 		return
 	}
 	l := p.rec.Sandbox.Limits

@@ -88,13 +88,14 @@ type startDriver struct {
 	*momentDriver
 	ready     atomic.Bool // what the ready command says
 	noRestore atomic.Bool
+	slow      bool // its boots are
 
 	logMu sync.Mutex
 	log   map[carrel.ID][]string // the commands of each sandbox
 }
 
 func (d *startDriver) Info() driver.Info {
-	return driver.Info{Name: "fake", Tier: carrel.Sim, Capabilities: driver.Capabilities{RealProcesses: true, Snapshot: true, MemorySnapshot: true}}
+	return driver.Info{Name: "fake", Tier: carrel.Sim, Capabilities: driver.Capabilities{RealProcesses: true, Snapshot: true, MemorySnapshot: true, SlowBoot: d.slow}}
 }
 
 func (d *startDriver) CanRestore(driver.SnapshotInfo, driver.RestoreOptions) error {
@@ -260,6 +261,42 @@ func TestGolden(t *testing.T) {
 		if e.ID != "" && e.ID != first.ID && e.ID != sb.ID {
 			t.Errorf("told of nobody's: %+v", e)
 		}
+	}
+}
+
+// TestGoldenBoot has a template without a start command. Where boots are slow, its sandboxes go on
+// from one that has booted; elsewhere each boots.
+func TestGoldenBoot(t *testing.T) {
+	for name, slow := range map[string]bool{"slow": true, "quick": false} {
+		t.Run(name, func(t *testing.T) {
+			st := newStudio(t, nil)
+			st.drv.slow, st.images.img.Start, st.images.img.Ready = slow, nil, ""
+			if how := startOf(t, st.house, st.create(t, carrel.CreateOptions{}).ID); how != "cold" {
+				t.Errorf("the first one started %s", how)
+			}
+			if !slow {
+				if recs, err := st.store.Snapshots(t.Context()); err != nil || len(recs) != 0 || startOf(t, st.house, st.create(t, carrel.CreateOptions{}).ID) != "cold" {
+					t.Errorf("snapshots %+v, %v", recs, err)
+				}
+				return
+			}
+			var sb carrel.Sandbox
+			until(t, "one goes on from the boot", func() bool {
+				sb = st.create(t, carrel.CreateOptions{Env: map[string]string{"B": "mine"}})
+				return startOf(t, st.house, sb.ID) == "golden"
+			})
+			in := st.house.drv.get(sb.ID).inits()
+			if len(in) != 1 || !in[0].Restored || in[0].EnvVars["B"] != "mine" || in[0].EnvVars["A"] != "template" || len(st.drv.ran(sb.ID)) != 0 {
+				t.Errorf("it was told %+v, and ran %q", in, st.drv.ran(sb.ID))
+			}
+			if err := st.DeleteTemplate(t.Context(), "srv"); err != nil {
+				t.Fatal(err)
+			}
+			until(t, "the boot is gone", func() bool {
+				recs, _ := st.store.Snapshots(t.Context())
+				return len(recs) == 0
+			})
+		})
 	}
 }
 

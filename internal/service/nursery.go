@@ -129,7 +129,7 @@ func (n *nursery) Make(ctx context.Context, key pool.Key, k warm.Kind) (_ *warm.
 	if err := n.placeholder(ctx, b, line); err != nil {
 		return nil, err
 	}
-	if p.golden != "" {
+	if p.golden != "" && p.check.Command != "" {
 		n.stretch(ctx, p.check, b)
 	}
 	if err := n.record(ctx, b); err != nil {

@@ -23,8 +23,8 @@ import (
 	"github.com/carrel-dev/carrel/internal/state"
 )
 
-// ripener starts each template's start command once and keeps that moment as a snapshot. It also
-// finds the snapshots that earlier services made in this way.
+// ripener starts each template's start command once and keeps that moment as a snapshot. Where boots
+// are slow, it does so with templates that have no start command. It also finds the snapshots that earlier services made in this way.
 type ripener struct {
 	opts     *Options
 	log      *slog.Logger
@@ -93,8 +93,10 @@ func (r *ripener) ripen(ctx context.Context, key string, img image.Image, like *
 		return "", err
 	}
 	pass.Done(nil) // from here it waits only for its own start command
-	if err := r.awaitReady(ctx, b, conn, inst, img); err != nil {
-		return "", err
+	if len(img.Start) > 0 {
+		if err := r.awaitReady(ctx, b, conn, inst, img); err != nil {
+			return "", err
+		}
 	}
 	_ = r.greeter.touch(ctx, conn, touches) // the snapshot then holds what a first command needs
 	return r.keep(ctx, key, b, inst)

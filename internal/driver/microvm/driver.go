@@ -88,6 +88,7 @@ func (d *Driver) Info() driver.Info {
 		DiskLimit:      true,
 		Snapshot:       true,
 		MemorySnapshot: true,
+		SlowBoot:       true,
 		// Root inside can raise the limit of processes again. They cost the host nothing.
 		PidLimit: false,
 	}}
