@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/quota"
 	"github.com/carrel-dev/carrel/internal/state/postgres"
 	"github.com/carrel-dev/carrel/internal/state/postgres/postgrestest"
+	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
 // heldRight compares the sums that quotas are checked by with the homes themselves.
@@ -18,7 +20,7 @@ func heldRight(t testing.TB, server *postgrestest.Server, database string) {
 	t.Helper()
 	const of = `coalesce(sum(sandboxes), 0) || ' ' || coalesce(sum(vcpus), 0) || ' ' || coalesce(sum(memory), 0) || ' ' || coalesce(sum(disk), 0)`
 	sums := server.Exec(t, database, `SELECT `+of+` FROM carrel.held`)
-	homes := server.Exec(t, database, `SELECT `+of+` FROM carrel.homes WHERE state = 'running' AND counts = '-infinity'`)
+	homes := server.Exec(t, database, `SELECT `+of+` FROM carrel.homes WHERE state = 'running' AND counts = '-infinity' AND project IN (SELECT project FROM carrel.metered)`)
 	if sums != homes {
 		t.Errorf("the sums are %s, and the homes hold %s", sums, homes)
 	}
@@ -45,6 +47,55 @@ func crowd(t testing.TB, f fleet.Registry, m fleet.Member, n int) {
 	}
 }
 
+// meter has the quotas of a project checked, so that its sums are kept.
+func meter(t testing.TB, r fleet.Registry, project, by string) {
+	t.Helper()
+	got, err := r.Take(t.Context(), fleet.Asked{Project: project, Key: by, Load: quota.Load{Sandboxes: quota.One}, Count: 1}, limitOf(carrel.LimitSandboxes, 1_000_000))
+	if err == nil {
+		err = r.Drop(t.Context(), got.Shares...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testFleetMetered checks a project's quota for the first time while others make and end its sandboxes.
+// The sums are right, whoever was faster.
+func testFleetMetered(t *testing.T, server *postgrestest.Server) {
+	database := server.Database(t)
+	s := open(t, postgres.Options{URL: server.URL(database)})
+	r, ctx := s.Fleet(), t.Context()
+	member := enroll(t, r, "a", time.Minute)
+	for round := range 10 {
+		project := fmt.Sprint("p", round)
+		var makers sync.WaitGroup
+		for i := range 4 {
+			makers.Go(func() {
+				for j := range 12 {
+					id := carrel.ID(fmt.Sprintf("s%d-%d-%d", round, i, j))
+					_, err := r.Claim(ctx, member, fleet.Home{Sandbox: id, Project: project, State: fleet.Running, Load: size, Born: &fleet.Born{Key: "k"}})
+					if err == nil && j%3 == 0 {
+						err = r.End(ctx, member, id)
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		testenv.Eventually(t, "the project is metered", func() bool {
+			meter(t, r, project, "k")
+			return server.Exec(t, database, "SELECT count(*) FROM carrel.metered") == fmt.Sprint(round+1)
+		})
+		makers.Wait()
+		heldRight(t, server, database)
+		out, err := r.Used(ctx, carrel.Holder{Project: project})
+		if n := out[carrel.LimitSandboxes] / quota.One; err != nil || n != 32 {
+			t.Errorf("round %d: %d count, want 32: %v", round, n, err)
+		}
+	}
+}
+
 // testFleetHeld has homes come, pause, go, wait to count and be lost, and compares the sums after each.
 func testFleetHeld(t *testing.T, server *postgrestest.Server) {
 	database := server.Database(t)
@@ -58,6 +109,12 @@ func testFleetHeld(t *testing.T, server *postgrestest.Server) {
 			t.Errorf("%s: %d count, want %d", what, n, running)
 		}
 	}
+	crowd(t, r, member, 500)
+	if rows := strings.TrimSpace(server.Exec(t, database, "SELECT count(*) FROM carrel.held")); rows != "0" || used(t, r) != 500 {
+		t.Errorf("%s rows for a project without quotas, of which %d count", rows, used(t, r))
+	}
+	meter(t, r, "p", "k")
+	right("metered", 500)
 	crowd(t, r, member, 1000)
 	right("made", 1000)
 	if _, err := r.Lose(ctx); err != nil { // adds up

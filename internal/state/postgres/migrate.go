@@ -203,9 +203,11 @@ var migrations = []string{`
 		asked timestamptz NOT NULL,
 		body  json NOT NULL
 	);`, `
-	-- The sum of what homes hold that count without regard to the time: of those that run, and whose
-	-- time to count has come. Each change of a home adds a row, so that nobody waits for another; the rows
-	-- are added up every second. The other homes are few, and have an index.
+	-- The projects that had a quota checked. Only their changes are written down twice.
+	CREATE TABLE metered (project bytea PRIMARY KEY);
+	-- The sum of what homes of these projects hold that count without regard to the time: of those that run,
+	-- and whose time to count has come. Each change of a home adds a row, so that nobody waits for another;
+	-- the rows are added up every second. The other homes are few, and have an index.
 	CREATE TABLE held (
 		project   bytea NOT NULL,
 		key       bytea NOT NULL,
@@ -217,15 +219,20 @@ var migrations = []string{`
 	CREATE INDEX held_project ON held (project);
 	DROP INDEX homes_held;
 	CREATE INDEX homes_passing ON homes (project) WHERE kept > '-infinity' OR state = 'running' AND counts > '-infinity';
-	INSERT INTO held SELECT project, key, sum(sandboxes), sum(vcpus), sum(memory), sum(disk) FROM homes
-		WHERE state = 'running' AND counts = '-infinity' GROUP BY project, key;
+	CREATE INDEX homes_running ON homes (project) WHERE state = 'running' AND counts = '-infinity';
 	CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 	DECLARE
 		was boolean := TG_OP <> 'INSERT' AND OLD.state = 'running' AND OLD.counts = '-infinity';
 		is_ boolean := TG_OP <> 'DELETE' AND NEW.state = 'running' AND NEW.counts = '-infinity';
+		of bytea := CASE WHEN TG_OP = 'DELETE' THEN OLD.project ELSE NEW.project END;
 	BEGIN
 		IF was AND is_ AND (OLD.project, OLD.key, OLD.sandboxes, OLD.vcpus, OLD.memory, OLD.disk)
 			IS NOT DISTINCT FROM (NEW.project, NEW.key, NEW.sandboxes, NEW.vcpus, NEW.memory, NEW.disk) THEN
+			RETURN NULL;
+		END IF;
+		-- Who makes the project a metered one waits for this transaction, or is seen here.
+		PERFORM pg_advisory_xact_lock_shared(1835365490, hashtext(encode(of, 'hex')));
+		IF NOT EXISTS (SELECT FROM metered WHERE project = of) THEN
 			RETURN NULL;
 		END IF;
 		IF was THEN

@@ -101,6 +101,8 @@ type Store struct {
 
 	writes chan *write
 
+	metered sync.Map // project to true, see Fleet.meter
+
 	mu     sync.RWMutex // held for reading while a write is handed over
 	closed bool
 

@@ -66,6 +66,7 @@ func TestStore(t *testing.T) {
 		"FleetHooks":     testFleetHooks,
 		"FleetLogins":    testFleetLogins,
 		"FleetHeld":      testFleetHeld,
+		"FleetMetered":   testFleetMetered,
 
 		"LeaseRace":    testLeaseRace,
 		"LeaseTaken":   testLeaseTaken,

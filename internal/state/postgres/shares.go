@@ -19,9 +19,13 @@ import (
 const (
 	// lockQuota has two numbers: the first one keeps it apart from other locks.
 	lockQuota = `SELECT pg_advisory_xact_lock($1::int, $2::int)`
-	// A sandbox that is to be left out does not run, so it is no part of the table held.
+	// A sandbox that is to be left out does not run, so it is no part of the table held. The homes of a
+	// project that is not metered are added up themselves.
 	heldBy = `WITH t AS (SELECT clock_timestamp() AS now), held AS (
 			SELECT key, sandboxes, vcpus, memory, disk FROM held WHERE project = $1
+			UNION ALL
+			SELECT key, sandboxes, vcpus, memory, disk FROM homes WHERE project = $1 AND state = 'running' AND counts = '-infinity'
+				AND NOT EXISTS (SELECT FROM metered WHERE project = $1)
 			UNION ALL
 			SELECT h.key, h.sandboxes, h.vcpus, h.memory, h.disk FROM homes h, t
 			WHERE h.project = $1 AND (h.kept > '-infinity' OR h.state = 'running' AND h.counts > '-infinity') AND h.sandbox <> $3
@@ -47,6 +51,13 @@ const (
 	// A home that was refused took no share's place.
 	spendShares = `UPDATE shares SET done = true WHERE token = ANY ($1) AND EXISTS (SELECT FROM homes WHERE sandbox = $2)`
 	tidyShares  = `DELETE FROM shares WHERE began < clock_timestamp() - interval '2 minutes' AND (done OR expires < clock_timestamp())`
+	// lockMeter fails while somebody changes a home of the project: triggers take the lock for sharing. So
+	// the sum that comes after it has each home, and misses no change. It does not wait: in the queue for
+	// the lock, others would wait behind it with locks that those need who have it.
+	lockMeter = `SELECT pg_try_advisory_xact_lock($1::int, hashtext(encode($2, 'hex')))`
+	meterOne  = `INSERT INTO metered VALUES ($1) ON CONFLICT DO NOTHING`
+	meterSum  = `INSERT INTO held SELECT project, key, sum(sandboxes), sum(vcpus), sum(memory), sum(disk) FROM homes
+		WHERE project = $1 AND state = 'running' AND counts = '-infinity' GROUP BY project, key`
 	// lockHeld lets one front at a time add the rows of held up, and settle homes whose time has come.
 	lockHeld    = `SELECT pg_try_advisory_xact_lock($1::int, 1)`
 	settleHomes = `UPDATE homes SET counts = CASE WHEN counts <= clock_timestamp() THEN '-infinity' ELSE counts END,
@@ -71,6 +82,33 @@ const (
 
 // quotaClass is the first number of the locks of quotas: "quot".
 const quotaClass int32 = 0x71756f74
+
+// meterClass is the first number of the locks of metered projects: "metr". The trigger has it, too.
+const meterClass int32 = 0x6d657472
+
+// meter has the sum of what a project holds kept from now on, so that a check of its quotas costs the same
+// for any number of sandboxes. A project without quotas is spared the rows for it. While the project is
+// busy it does nothing: the check adds up the homes themselves, and the next one tries again.
+func (f Fleet) meter(ctx context.Context, project string) error {
+	if _, ok := f.s.metered.Load(project); ok {
+		return nil
+	}
+	mine := false
+	err := f.within(ctx, "meter project", "", func(ctx context.Context, tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, lockMeter, meterClass, key(project)).Scan(&mine); err != nil || !mine {
+			return err
+		}
+		tag, err := tx.Exec(ctx, meterOne, key(project))
+		if err == nil && tag.RowsAffected() > 0 {
+			_, err = tx.Exec(ctx, meterSum, key(project))
+		}
+		return err
+	})
+	if err == nil && mine {
+		f.s.metered.Store(project, true)
+	}
+	return err
+}
 
 // lockProject holds a project's lock until the transaction ends. Projects that share a number wait
 // for each other, and nothing else.
@@ -134,6 +172,9 @@ func countsCreates(bounds []quota.Bound) bool {
 // Take implements fleet.Shares.
 func (f Fleet) Take(ctx context.Context, a fleet.Asked, bounds []quota.Bound) (got fleet.Taken, err error) {
 	const op = "create sandbox"
+	if err := f.meter(ctx, a.Project); err != nil {
+		return fleet.Taken{}, err
+	}
 	err = f.within(ctx, op, "", func(ctx context.Context, tx pgx.Tx) error {
 		got = fleet.Taken{}
 		if err := lockProject(ctx, tx, a.Project); err != nil {
