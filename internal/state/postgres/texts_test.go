@@ -139,8 +139,8 @@ func testTexts(t *testing.T, server *postgrestest.Server) {
 		}
 	}
 	same("labels of 1 MB")
-	if n := server.Exec(t, name, "SELECT count(*) FROM pg_tables WHERE schemaname = 'carrel'"); n != "27" {
-		t.Errorf("there are %s tables, want 27", n)
+	if n := server.Exec(t, name, "SELECT count(*) FROM pg_tables WHERE schemaname = 'carrel'"); n != "28" {
+		t.Errorf("there are %s tables, want 28", n)
 	}
 }
 
