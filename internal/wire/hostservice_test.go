@@ -82,6 +82,7 @@ func TestHostService(t *testing.T) {
 
 // TestHostServiceAttacks shows that nothing else leads to the host's loopback.
 func TestHostServiceAttacks(t *testing.T) {
+	t.Parallel()
 	service, other := newHostService(t), newHostService(t)
 	forbid := func(port uint16) func(carrel.ID, uint16) error {
 		return func(_ carrel.ID, p uint16) error {

@@ -19,6 +19,7 @@ import (
 
 // TestOverStream runs the tests of a link again, on a stream.
 func TestOverStream(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]func(*testing.T){
 		"Dial": TestDial, "DialRefused": TestDialRefused, "DialWhileBooting": TestDialWhileBooting, "Deadlines": TestDeadlines,
 		"PeerGone": TestPeerGone, "StalledGuest": TestStalledGuest, "AttachRefuses": TestAttachRefuses, "GarbageFrames": TestGarbageFrames,

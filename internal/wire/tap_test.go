@@ -60,6 +60,7 @@ func onTAP(c tap.Config) func(*testing.T, wire.Options) (*wire.Wire, driver.Link
 
 // TestKinds shows that all types of links behave alike.
 func TestKinds(t *testing.T) {
+	t.Parallel()
 	for _, kind := range sandboxKinds {
 		t.Run(kind.name, func(t *testing.T) {
 			tcp, udp := canary(t)
@@ -511,6 +512,7 @@ func TestTAPUnprivileged(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return // they ran as such a user
 	}
+	t.Parallel() // it waits for a process of its own
 	dir, err := os.MkdirTemp("", "carrel-tap-")
 	if err != nil {
 		t.Fatal(err)

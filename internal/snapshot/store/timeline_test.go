@@ -141,11 +141,15 @@ func timeline(t testing.TB, size, change int) {
 func TestDeleteOfParents(t *testing.T) {
 	s, m, opts := fresh(t)
 	r := rand.New(rand.NewPCG(5, 6))
-	memory := guestMemory(r, 12<<20)
+	size, pages := 12<<20, 600
+	if testing.Short() {
+		size, pages = 5<<20, 250
+	}
+	memory := guestMemory(r, size)
 	var ids []carrel.SnapshotID
 	var want [][]byte
 	for range 12 {
-		memory = changes["scattered"](r, bytes.Clone(memory), 600)
+		memory = changes["scattered"](r, bytes.Clone(memory), pages)
 		ids, want = append(ids, mustTake(t, s, content{"pages.img": memory})), append(want, memory)
 		ok(t, s.Flush(t.Context()))
 	}
