@@ -164,7 +164,11 @@ func TestVanishing(t *testing.T) {
 				_ = os.Remove(fmt.Sprintf("%s/.env.%d", w.project, (i+20)%40))
 			}
 		}()
-		for range 40 {
+		boxes := 40
+		if testing.Short() {
+			boxes = 15
+		}
+		for range boxes {
 			if r := w.run(w.box("--", "true")); r.code != 0 {
 				t.Errorf("exit %d %s", r.code, r.err)
 				break

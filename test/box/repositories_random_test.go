@@ -46,7 +46,7 @@ func TestRepositoriesRandom(t *testing.T) {
 	testenv.Need(t, "git", err)
 	perBox, tries := 75, 10_000
 	if testing.Short() {
-		perBox, tries = 40, 80
+		perBox, tries = 20, 40
 	}
 	if n, err := strconv.Atoi(os.Getenv("CARREL_REPOSITORIES")); err == nil {
 		tries = n
