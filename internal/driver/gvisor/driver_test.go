@@ -46,7 +46,7 @@ func TestDriver(t *testing.T) {
 
 // TestBlankDriver runs the conformance suite with sentries that were started ahead.
 func TestBlankDriver(t *testing.T) {
-	suite(t, 2, append([]string{"snapshot/disk limit"}, samePaths...)...)
+	suite(t, 2, append([]string{"snapshot/disk limit", "snapshot/freeze", "snapshot/side by side"}, samePaths...)...)
 }
 
 // suite runs the conformance suite with a driver that keeps the given number of blank sentries.

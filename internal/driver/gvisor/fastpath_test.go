@@ -23,6 +23,7 @@ import (
 // TestFastPathPlaces fails when a field of gVisor's state is missing or not at the offset that we
 // assume. It compares them with a program's debug information.
 func TestFastPathPlaces(t *testing.T) {
+	t.Parallel() // it waits for a build
 	if !fastPath.known() {
 		t.Errorf("the state looks different: %d, %d", fastPath.waits, cap(fastPath.wake))
 	}

@@ -14,6 +14,7 @@ import (
 // also shows that gVisor's types are still the ones in which the hold finds the count of waiting
 // tasks.
 func TestLater(t *testing.T) {
+	t.Parallel() // it mostly waits, as the others do that say so
 	for _, later := range []time.Duration{time.Hour, driver.WhenWanted} {
 		t.Run(later.String(), func(t *testing.T) { testLater(t, later) })
 	}
@@ -45,6 +46,7 @@ func testLater(t *testing.T, later time.Duration) {
 
 // TestLaterAllWanted restores a memory with a hold. A program then asks for all of it.
 func TestLaterAllWanted(t *testing.T) {
+	t.Parallel()
 	d, _ := newDriver(t)
 	in := create(t, d, stateSpec(t))
 	startState(t, in, 40, 500)

@@ -265,6 +265,7 @@ func TestSnapshotUnderAttack(t *testing.T) {
 		"many files":  "mkdir /root/many; cd /root/many; seq 5000 | while read i; do echo $i > $i; done; sleep 1000",
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each has a driver of its own
 			if slices.Contains([]string{"busy", "huge hole", "many files", "threads"}, name) {
 				testenv.Long(t, "the other attacks are worse")
 			}

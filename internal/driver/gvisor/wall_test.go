@@ -216,6 +216,7 @@ func TestRootless(t *testing.T) {
 	if os.Geteuid() != 0 || os.Getenv(envRole) != "" {
 		testenv.Inapplicable(t, "runs from the root test only")
 	}
+	t.Parallel() // it waits for a process of its own
 	tmp, err := os.MkdirTemp("", "cr")
 	if err != nil {
 		t.Fatal(err)
