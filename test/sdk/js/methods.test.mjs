@@ -72,7 +72,7 @@ method('steps', steps, async () => {
 
 method('the cache', ['skipCache', 'setReadyCmd', 'fromGCPRegistry'], async () => {
   const registry = Template().fromGCPRegistry(image, { serviceAccountJSON: { type: 'service_account', project_id: 'x' } })
-  const template = registry.runCmd('date +%N > ~/kept').skipCache().runCmd('date +%N > ~/forced').setReadyCmd(waitForTimeout(100))
+  const template = registry.runCmd('date +%N > ~/kept; : JavaScript').skipCache().runCmd('date +%N > ~/forced').setReadyCmd(waitForTimeout(100))
   const times = []
   for (let i = 0; i < 2; i++) {
     await Template.build(template, 'forced', size)

@@ -104,7 +104,7 @@ class Methods(unittest.TestCase):
     @method("skip_cache", "set_ready_cmd", "from_gcp_registry")
     def test_cache(self):
         registry = Template().from_gcp_registry(IMAGE, service_account_json={"type": "service_account", "project_id": "x"})
-        template = (registry.run_cmd("date +%N > ~/kept").skip_cache().run_cmd("date +%N > ~/forced")
+        template = (registry.run_cmd("date +%N > ~/kept; : Python").skip_cache().run_cmd("date +%N > ~/forced")
                     .set_ready_cmd(wait_for_timeout(100)))
         times = []
         for _ in range(2):
