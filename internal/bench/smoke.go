@@ -21,9 +21,9 @@ type smokeCheck struct {
 	a, b  func() *runner
 }
 
-// smokeRounds is the number of rounds of one attempt. A check that fails is measured again with
-// twice as many.
-const smokeRounds, smokeAttempts = 9, 3
+// smokeRounds is the number of rounds of the first attempt. A check that fails is measured again
+// with twice as many.
+const smokeRounds, smokeAttempts = 5, 3
 
 // smoke fails if a ratio of two things measured together is far off. It checks no absolute time.
 func (s *session) smoke(ctx context.Context) error {
