@@ -11,6 +11,7 @@
 #   make kernels   the code interpreter: its kernels, and E2B's own packages for it
 #   make frameworks  the frameworks that agents are made with, unmodified, on real sandboxes with a fake model
 #   make metrics  the dashboard for Grafana against a real Prometheus and a real daemon
+#   make machine-smoke  some of both of the next, as a part of make test
 #   make microvm   the tier of virtual machines, with Debian's QEMU and its cloud kernel
 #   make microvm-short  the same, the quick part of it
 #   make machines  daemons whose sandboxes are virtual machines: deaths, time, network, Docker inside, and E2B's clients
@@ -57,13 +58,18 @@ CROSS       := $(GO) build -gcflags 'all=-N -l' -ldflags '-s -w' -o /dev/null
 # Packages whose tests drive real walls, whole daemons or long matrices are run without
 # the race detector, which needs cgo: a wall's process starts the test's own binary
 # again in an empty root, where no loader is. Nor are the language interpreters: their work is in machine code of their own.
-# All the others run with it. Both in their short form: the whole of them is part of test-all.
-# Those that take longest come first, and three run at once: their tests mostly wait.
-REAL        := ./test/box ./internal/driver/gvisor ./test/build ./test/net ./test/crash ./test/fulldisk ./test/time ./test/move ./test/script ./test/datadir ./test/escape ./internal/driver/ns ./internal/run/tier \
-	. ./test/engine ./test/upgrade ./test/rootless ./internal/daemon ./test/embedded ./test/chaos ./test/builtin ./test/registry ./local ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./test/metrics ./internal/linux/cell ./internal/tools ./internal/tools/licenses
-PLAIN        = $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|test|internal/tools|shell/test|shell/internal)(/|$$)' | grep -vE 'carrel-dev/carrel(/bench.*)?$$' | grep -vE '/(internal/box$$|shell/codemode|shell/tools/(script|sqlite|git|data))')
+# All the others run with it, unless they have nothing that runs at once. All in their short form: the whole of them is part
+# of test-all. Those that take longest come first, and several run at once: their tests mostly wait.
+REAL        := ./test/sdk ./internal/driver/gvisor ./test/box ./test/build ./test/net ./test/crash ./test/fulldisk ./test/time ./test/move ./test/script ./test/datadir ./test/escape ./internal/driver/ns ./internal/run/tier \
+	. ./test/engine ./test/upgrade ./test/rootless ./internal/daemon ./test/embedded ./test/chaos ./test/builtin ./test/registry ./local ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./test/metrics ./internal/linux/cell ./internal/tools ./internal/tools/licenses ./test/console
+SIM         := ./test/play ./shell/codemode/... ./shell/tools/script/... ./shell/tools/sqlite ./shell/tools/git ./shell/tools/data/... ./shell/test/cases ./shell/test/golden
+PLAIN        = $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|internal/linux/cell|cmd/carrel-guest|local|test|internal/tools|shell/test|shell/internal)(/|$$)' | grep -vE 'carrel-dev/carrel(/bench.*)?$$' | grep -vE '/(internal/box$$|shell/codemode|shell/tools/(script|sqlite|git|data))' | sed 's,^[^/]*/[^/]*/[^/]*,.,')
+# Those of them in which, or in whose tests, something runs at once. In the others the race detector has nothing to find.
+ATONCE      := ^[[:space:]]*(defer )?go [a-zA-Z]|"sync"|"sync/atomic"|/errgroup"|\.Parallel\(
+LENGTHY     := ./internal/wire ./internal/service ./internal/guest/agent ./internal/snapshot/store ./internal/driver/sim ./internal/image/store
+RACED        = $(shell for p in $(PLAIN); do ! grep -qE '$(ATONCE)' $$p/*.go || echo $$p; done)
 
-.PHONY: fleet fleet-short hosts test-k8s k8s-short microvm microvm-short machines machines-short metrics postgres frameworks test-matrix chaos kernels play console console-bundle dist packages build demo test test-all check everything bare lint cross cross-build unit real sim sdk bench bench-smoke need-bench generate clean need need-sdk need-sim need-k8s need-microvm
+.PHONY: fleet fleet-short hosts test-k8s k8s-short machine-smoke microvm microvm-short machines machines-short metrics postgres frameworks test-matrix chaos kernels play console console-bundle dist packages build demo test test-all check everything bare lint cross cross-build unit race real sim simbash sdk bench bench-smoke need-bench generate clean need need-sdk need-sim need-k8s need-microvm
 
 build: bin/carrel bin/carrel-guest bin/carrel-sudo bin/carrel-box bin/carrel-sentry bin/carrel-init
 
@@ -237,7 +243,15 @@ microvm: need-microvm
 # One boot each of what differs from other tiers: the walls around the VMM, hostile machines, memory that is saved and goes on.
 microvm-short: need-microvm
 	$(MICROVM) -short -timeout 15m ./internal/driver/microvm/... -skip \
-		'^TestBoot$$|^TestDriver$$/^(life|output|ports|end|destroy|many|sweep|neighbours|escape|bombs)$$|^TestDriver$$/^snapshot$$/^(tar|files_only|side_by_side|generations|original_gone|files|many_files|template|disk_limit|freeze|at_once|cancelled|full|damaged|ended|leftovers|hostile|announced|boot)$$'
+		'^TestBoot$$|^TestDriver$$/^(life|output|ports|end|destroy|many|sweep|neighbours|escape|bombs)$$|^TestDriver$$/^snapshot$$/^($(MICROVM_LEFT))$$'
+
+MICROVM_LEFT = tar|files_only|side_by_side|generations|original_gone|files|many_files|template|disk_limit|freeze|at_once|cancelled|full|damaged|ended|leftovers|hostile|announced|boot
+
+# The part of make test: the wall of the VMM and the escape suite, memory that is saved and goes on twice, and a daemon's sandbox
+# that one of E2B's clients uses.
+machine-smoke: need-microvm need-sdk build
+	$(MICROVM) -short -timeout 5m -run '^TestVMM$$|^TestDriver$$/^(info|escape|snapshot)$$' -skip '^TestDriver$$/^snapshot$$/^($(MICROVM_LEFT)|later_writes|clock_and_chance|other_build)$$' ./internal/driver/microvm
+	$(MICROVM) -short -timeout 5m -run '^TestMachineResume$$|^TestMachines$$' ./test/sdk
 
 # Whole daemons whose sandboxes are virtual machines: deaths, time, network, Docker inside, and E2B's clients. RUN= chooses tests.
 machines: need-microvm need-sdk build
@@ -297,7 +311,8 @@ demo: need need-sdk build
 
 test: check
 
-PARTS := need need-sdk build lint cross unit real sim console sdk bench-smoke
+# Virtual machines are those of amd64.
+PARTS := need need-sdk build lint cross unit real simbash $(if $(filter amd64,$(shell $(GO) env GOARCH)),machine-smoke) bench-smoke
 
 check:
 	+@internal/tools/parts.sh $(PARTS)
@@ -332,18 +347,25 @@ cross-build: $(GUEST_IMAGE) $(BOX_STAGE)
 	GOARCH=arm64 $(CROSS) ./cmd/carrel
 
 unit: $(GUEST_IMAGE) $(BOX_STAGE) $(PYTHON) $(QUICKJS) $(NOTICES) bin/s3server bin/pebble
-	CGO_ENABLED=1 $(GOTEST) -p 3 -race -short -timeout 15m $(PLAIN)
+	CGO_ENABLED=1 $(GOTEST) -p 5 -parallel 4 -race -short -timeout 15m $(LENGTHY) $(filter-out $(LENGTHY),$(RACED))
+	$(GOTEST) -p 5 -short -timeout 15m $(filter-out $(RACED),$(PLAIN))
 
-real: build bin/s3server need-sdk
-	$(GOTEST) -p 3 -short -timeout 20m $(REAL)
+# Package local links nearly everything, which takes minutes to compile for the race detector. It and two more are part of
+# "real", and with the race detector of test-all only.
+race: build
+	CGO_ENABLED=1 $(GOTEST) -race -short -timeout 30m ./local ./cmd/carrel-guest ./internal/linux/cell
 
-# The simulated machine against real bash and GNU's programs, in a page, and under WASI.
-sim: need-sim play $(PYTHON)
-	$(GOTEST) -short -timeout 15m ./shell/codemode/... ./shell/tools/script/... ./shell/tools/sqlite ./shell/tools/git ./shell/tools/data/...
-	$(GOTEST) -timeout 15m ./shell/test/cases ./shell/test/golden
+# E2B's clients, the web page and the simulated machine are among these, since one package's tests wait while another's work.
+real: build bin/s3server need-sim play $(PYTHON) console/node_modules test/sdk/js/node_modules
+	$(GOTEST) -p 5 -short -timeout 20m $(REAL) $(SIM)
+
+# The simulated machine alone: against real bash and GNU's programs, in a page, and under WASI.
+sim: play $(PYTHON) simbash
+	$(GOTEST) -p 4 -short -timeout 15m $(SIM)
+
+simbash: need-sim $(PYTHON)
 	CARREL_REQUIRE=$(CARREL_REQUIRE),gawk $(GOTEST) -timeout 15m -run LikeGawk ./shell/tools/awk
-	$(GOTEST) -timeout 15m ./shell/test/simbash -real
-	$(GOTEST) -short -timeout 15m ./test/play
+	$(GOTEST) -short -timeout 15m ./shell/test/simbash -real
 
 # The web page for people: its bundle is built again and compared, and Chromium drives it against real daemons.
 console: need-sim build console/node_modules test/sdk/js/node_modules
@@ -366,7 +388,7 @@ test-matrix: need-sdk build
 	CARREL_MATRIX=1 $(GOTEST) -v -timeout 60m ./test/matrix
 
 test-all:
-	+@internal/tools/parts.sh $(PARTS) cross-build packages postgres fleet hosts microvm machines test-k8s everything bare
+	+@internal/tools/parts.sh $(PARTS) race cross-build packages postgres fleet hosts microvm machines test-k8s everything bare
 
 everything: build need-sim
 	$(GOTEST) -timeout 60m ./...
