@@ -174,7 +174,9 @@ func TestDiskFull(t *testing.T) {
 			for i := 2; i <= 20; i++ {
 				l.Write(refusal(boxA, i))
 			}
-			if err := l.Sync(t.Context()); !errors.Is(err, syscall.ENOSPC) {
+			// The log may have tried by itself. Then the next try begins with the truncation.
+			err := l.Sync(t.Context())
+			if !errors.Is(err, syscall.ENOSPC) && !(cutFails && errors.Is(err, syscall.EIO)) {
 				t.Errorf("on a full disk: %v", err)
 			}
 			if got := all(t, l, carrel.AuditOptions{}); len(got) != 1 {
