@@ -50,38 +50,24 @@ func (d *Driver) create(ctx context.Context, m *machine, spec driver.Spec, from 
 	if err := d.nameImages(l); err != nil {
 		return nil, err
 	}
-	host, inside, mtu, err := hosted.NewPair()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { hosted.CloseAll(host) }()
-	l.order.MTU = mtu
 	started := false
 	defer func() {
+		hosted.CloseAll(l.host)
 		if !started { // start closes them
 			hosted.CloseAll(l.files...)
-			hosted.CloseAll(inside)
 		}
 	}()
 	undo.Add(func() { removeFiles(spec.Dir) })
 	undo.Add(func() { hosted.CloseAll(l.console, l.vmmLog) })
-	if err := l.addDisks(ctx); err != nil {
-		return nil, err
-	}
-	control, err := listenControl(spec.Dir)
-	if err != nil {
-		return nil, err
-	}
-	l.files = append(l.files, inside, control)
-	inside = nil
-	if err := d.addMemory(ctx, l); err != nil {
-		return nil, err
-	}
 	undo.Add(func() {
 		if from != nil {
 			d.memories.leave(from.ram)
 		}
 	})
+	err := m.engine.equip(ctx, d, l)
+	if err != nil {
+		return nil, err
+	}
 	if l.group, err = d.groups.Create(string(spec.ID), m.limits(spec.Limits)); err != nil {
 		return nil, err
 	}
@@ -94,12 +80,19 @@ func (d *Driver) create(ctx context.Context, m *machine, spec driver.Spec, from 
 	// From here on the instance's own end removes everything.
 	undo.Release()
 	undo.Add(in.Abandon)
-	end := host
-	host = nil
-	if err := d.links.Open(ctx, &in.Life, &in.rec.Record, mtu, end); err != nil {
+	end, err := m.engine.hostEnd(l)
+	if err != nil {
 		return nil, err
 	}
-	if err := in.load(ctx, from); err != nil {
+	if err := d.links.Open(ctx, &in.Life, &in.rec.Record, l.order.MTU, end); err != nil {
+		return nil, err
+	}
+	if l.restores() {
+		err = in.load(ctx, from)
+	} else if err = m.engine.boot(ctx, m, l); err != nil {
+		err = in.whyNot(ctx, err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
@@ -153,5 +146,6 @@ func removeFiles(dir string) {
 	if dir != "" {
 		_ = os.Remove(filepath.Join(dir, diskFile))
 		removeControl(dir)
+		removeTargets(dir)
 	}
 }

@@ -23,9 +23,13 @@ const name = "microvm"
 // Executable is the binary of the stage.
 type Options struct {
 	hosted.Options
-	// QEMU is the VMM's program; "" looks for qemu-system-x86_64 in PATH. It must lie in one of the
+	// Engine is [EngineQEMU] or [EngineFirecracker]; "" takes the first of them that is there.
+	Engine string
+	// QEMU is that VMM's program; "" looks for qemu-system-x86_64 in PATH. It must lie in one of the
 	// host's directories of programs.
 	QEMU string
+	// Firecracker is that VMM's program; "" looks for firecracker in PATH.
+	Firecracker string
 	// Kernel is a directory with the kernel: the file vmlinux (ELF) or vmlinuz (bzImage), and modules
 	// as modules/NAME.ko.
 	Kernel string
@@ -33,6 +37,8 @@ type Options struct {
 	Init string
 	// NoKVM leaves hardware virtualization untried.
 	NoKVM bool
+
+	kvm string // tests name another file than /dev/kvm
 }
 
 // Driver is the microvm tier.

@@ -73,28 +73,23 @@ func (d *Driver) extract(ctx context.Context, dir string, info driver.SnapshotIn
 	}
 	defer func() {
 		if err != nil {
+			_ = os.Remove(out.Name())
 			out.Close()
 		}
 	}()
-	if err := os.Remove(out.Name()); err != nil {
-		return nil, err
-	}
 	if err := out.Truncate(2*s.side.Sizes[diskFile] + tarSpare); err != nil {
 		return nil, err
 	}
-	disk, err := dup(s.files[diskFile])
-	if err != nil {
-		return nil, err
-	}
-	tar, err := dup(out)
-	if err != nil {
-		disk.Close()
-		return nil, err
-	}
 	l := &launch{
-		spec:  driver.Spec{ID: spec.ID, Limits: carrel.Limits{CPUs: 1, MemoryMB: extractMB}},
-		order: boot.Order{Extract: true}, files: []*os.File{disk, tar},
+		spec:  driver.Spec{ID: spec.ID, Dir: spec.Dir, Limits: carrel.Limits{CPUs: 1, MemoryMB: extractMB}},
+		order: boot.Order{Extract: true}, uid: d.uid(spec.ID),
 	}
+	undo, err := m.engine.equipExtract(ctx, d, l, s.files[diskFile], out)
+	if err != nil {
+		hosted.CloseAll(l.files...)
+		return nil, err
+	}
+	defer undo()
 	if err := d.runToEnd(ctx, m, l, extractTime, boot.Extracted); err != nil {
 		return nil, damaged("its disk can't be read: %w", err)
 	}
@@ -131,17 +126,24 @@ func (d *Driver) runToEnd(ctx context.Context, m *machine, l *launch, limit time
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { proc.Kill(l.pidfd) })
+	booted := m.engine.boot(ctx, m, l)
+	if booted != nil {
+		proc.Kill(l.pidfd)
+	}
 	status := l.wait()
 	stop()
 	text := consoleText(l.console)
-	if strings.Contains(text, line) {
+	if booted == nil && strings.Contains(text, line) {
 		return nil
 	}
 	if cause := context.Cause(ctx); errors.Is(cause, context.Canceled) {
 		return cause
 	}
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		status = fmt.Sprintf("it had not ended after %v", limit)
+	case booted != nil:
+		status = booted.Error()
 	}
 	return fmt.Errorf("%s: %s", status, strings.Trim(hosted.GuestWords(l.vmmLog)+"\n"+words([]byte(text)), "\n "))
 }

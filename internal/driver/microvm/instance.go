@@ -36,14 +36,16 @@ type record struct {
 	Guest  string        `json:"guest,omitempty"` // identity of the guest's image
 	Build  string        `json:"build,omitempty"` // of its memory
 	CPU    string        `json:"cpu,omitempty"`
+	Engine string        `json:"engine,omitempty"` // empty is QEMU
 }
 
 // Instance is one sandbox.
 type Instance struct {
 	hosted.Life
-	d     *Driver
-	rec   record
-	group *cgroup.Group
+	d      *Driver
+	engine engine
+	rec    record
+	group  *cgroup.Group
 
 	console, vmmLog *os.File // nil after Recover
 
@@ -58,10 +60,11 @@ var _ driver.Instance = (*Instance)(nil)
 
 // newInstance watches a machine that was just started.
 func (d *Driver) newInstance(m *machine, l *launch) *Instance {
-	in := &Instance{d: d, group: l.group, console: l.console, vmmLog: l.vmmLog, ice: make(chan struct{}, 1), rec: record{
+	in := &Instance{d: d, engine: m.engine, group: l.group, console: l.console, vmmLog: l.vmmLog, ice: make(chan struct{}, 1), rec: record{
 		Record: d.opts.NewRecord(recordVersion, l.spec, d.links.Name(l.spec.ID), l.pid, l.group),
 		MTU:    l.order.MTU, VMMMemory: m.vmmMemory(l.spec.Limits.MemoryMB), Inside: l.spec.Limits,
 		Root: l.root, Whole: l.spec.Root.Whole, Guest: l.guest, Build: m.build(), CPU: m.cpu,
+		Engine: m.engine.name(),
 	}}
 	if l.from != nil && l.from.ram != nil {
 		in.ram = l.from.ram

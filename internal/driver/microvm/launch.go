@@ -45,12 +45,19 @@ type launch struct {
 	group *cgroup.Group
 
 	files []*os.File // the VMM's, from firstFD on
+	host  *os.File   // the driver's end of the link, or of the socket on which the stage hands that out
+
+	// These are files that the VMM opens by name, by their names in its root.
+	shown, writeable map[string]string
 
 	console *os.File // its text
 	vmmLog  *os.File // the VMM's standard error
 	pid     int
 	pidfd   *os.File
 }
+
+// restores reports whether the machine goes on from saved memory.
+func (l *launch) restores() bool { return l.from != nil && l.from.memory }
 
 // newLaunch plans a sandbox's machine.
 func (d *Driver) newLaunch(spec driver.Spec) *launch {
@@ -61,14 +68,26 @@ func (d *Driver) newLaunch(spec driver.Spec) *launch {
 	}}
 }
 
-// addDisks gives the VMM the images and a disk.
-func (l *launch) addDisks(ctx context.Context) error {
+// pair makes a link of sockets. It returns the VMM's end.
+func (l *launch) pair() (inside *os.File, err error) {
+	l.host, inside, l.order.MTU, err = hosted.NewPair()
+	return inside, err
+}
+
+// makeDisk makes the sandbox's disk. The caller owns the file, also on an error.
+func (l *launch) makeDisk(ctx context.Context) (*os.File, error) {
 	disk, err := os.OpenFile(filepath.Join(l.spec.Dir, diskFile), os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	return disk, l.fillDisk(ctx, disk)
+}
+
+// addDisks gives QEMU the images and a disk.
+func (l *launch) addDisks(ctx context.Context) error {
+	disk, err := l.makeDisk(ctx)
 	l.files = []*os.File{nil, nil, disk}
-	if err := l.fillDisk(ctx, disk); err != nil {
+	if err != nil {
 		return err
 	}
 	for i, name := range []string{l.spec.Root.Image, l.spec.Guest} {
@@ -98,13 +117,11 @@ func (l *launch) fillDisk(ctx context.Context, disk *os.File) error {
 
 // stageOrder is what the stage is told, as an anonymous file.
 func (d *Driver) stageOrder(m *machine, l *launch) (*os.File, error) {
-	restored := l.from != nil && l.from.memory
-	args, err := m.args(d.mark+string(l.spec.ID), l.spec.Limits, l.order, restored)
+	told, err := m.engine.order(d, m, l)
 	if err != nil {
 		return nil, err
 	}
-	return hosted.OrderFile(order{Args: args, Shared: append(systemDirs[:len(systemDirs):len(systemDirs)], linkCache),
-		Files: map[string]string{kernelPath: m.kernel, initrdPath: m.initrd}, KVM: m.accel == kvm, Descriptors: restored})
+	return hosted.OrderFile(told)
 }
 
 // start starts the VMM in its group, and returns when the stage has become it. It closes the VMM's
@@ -182,7 +199,7 @@ func (d *Driver) namespaces(m *machine, uid int) *syscall.SysProcAttr {
 	gid := os.Getegid()
 	if d.root {
 		if gid = uid; m.accel == kvm {
-			gid = groupOf(kvmDevice, gid)
+			gid = groupOf(d.kvmFile(), gid)
 		}
 	}
 	return &syscall.SysProcAttr{
@@ -193,7 +210,7 @@ func (d *Driver) namespaces(m *machine, uid int) *syscall.SysProcAttr {
 		GidMappingsEnableSetgroups: d.root,
 		// At first the host's root is nobody in the namespace. An execve as nobody loses all
 		// capabilities that are not ambient.
-		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SYS_CHROOT, unix.CAP_SETUID, unix.CAP_SETGID},
+		AmbientCaps: append([]uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SYS_CHROOT, unix.CAP_SETUID, unix.CAP_SETGID}, m.engine.rights()...),
 	}
 }
 

@@ -22,18 +22,21 @@ const (
 
 // machine holds what all machines of a driver have in common.
 type machine struct {
-	qemu    string // path, without links
+	engine  engine
+	program string // path, without links
 	accel   string
 	kernel  string // paths of the boot files
 	initrd  string
 	tscKHz  int // of this host, for tcg; 0 is unknown
 	version string
 	cpu     string // the processor that machines see, for snapshots
+
+	devices map[string]string // files by which Firecracker opens devices, by the host's names
 }
 
 // Sizes of a VMM, in MiB.
 const (
-	overheadMB = 160 // memory beside the machine's own: QEMU, and the kernel's file
+	qemuMB     = 160 // memory beside the machine's own: QEMU, and the kernel's file
 	smallCache = 32  // of translated code
 	bigCache   = 64
 	bigMemory  = 512 // machines from this size on get the bigger one
@@ -62,14 +65,14 @@ func cacheMB(memoryMB int) int {
 
 // vmmMemory is the most memory that a VMM may use, in bytes.
 func (m *machine) vmmMemory(memoryMB int) int64 {
-	mb := memoryMB + overheadMB
+	mb := memoryMB + m.engine.overheadMB()
 	if m.accel == tcg {
 		mb += cacheMB(memoryMB)
 	}
 	return int64(mb) << 20
 }
 
-// Descriptors of a VMM, after the standard ones and the stage's own.
+// Descriptors of QEMU, after the standard ones and the stage's own.
 const (
 	rootFD = firstFD + iota
 	guestFD
@@ -79,7 +82,7 @@ const (
 	ramFD // of a restored machine
 )
 
-// Descriptors of a VMM that reads a disk.
+// Descriptors of a QEMU that reads a disk.
 const (
 	readFD = firstFD + iota
 	tarFD
@@ -97,7 +100,7 @@ const (
 	initrdPath = "/initrd"
 )
 
-// disk is a disk on the command line.
+// disk is a disk on QEMU's command line.
 type disk struct {
 	fd      int
 	name    string
@@ -110,7 +113,7 @@ const (
 	writeable = "cache.no-flush=on,discard=unmap"
 )
 
-// args is the VMM's command line. limits are the machine's. A trial has no disk and no link. A
+// args is QEMU's command line. limits are the machine's. A trial has no disk and no link. A
 // restored machine has its kernel in its memory.
 func (m *machine) args(mark string, limits carrel.Limits, order boot.Order, restored bool) ([]string, error) {
 	line, err := m.commandLine(order)
@@ -118,7 +121,7 @@ func (m *machine) args(mark string, limits carrel.Limits, order boot.Order, rest
 		return nil, err
 	}
 	memory := strconv.Itoa(limits.MemoryMB)
-	args := []string{m.qemu, "-name", mark,
+	args := []string{m.program, "-name", mark,
 		"-M", "microvm,acpi=on,pcie=off,usb=off,memory-backend=ram",
 		"-m", memory, "-smp", strconv.Itoa(processors(limits.CPUs)),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",

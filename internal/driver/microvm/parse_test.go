@@ -205,7 +205,7 @@ func tinyModule(info string) []byte {
 
 // TestDevices shows that a machine has the devices that it needs, and no others.
 func TestDevices(t *testing.T) {
-	m := &machine{qemu: "/usr/bin/qemu-system-x86_64", accel: tcg, tscKHz: 2_400_000}
+	m := &machine{program: "/usr/bin/qemu-system-x86_64", accel: tcg, tscKHz: 2_400_000}
 	args, err := m.args("mark/id", carrel.Limits{CPUs: 1, MemoryMB: 256}, boot.Order{Hostname: "id", MTU: 1500}, false)
 	if err != nil {
 		t.Fatal(err)

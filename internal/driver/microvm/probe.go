@@ -53,7 +53,7 @@ const verdictFile = "accelerator.json"
 const (
 	hintQEMU   = "install QEMU for x86 (on Debian: apt-get install qemu-system-x86)"
 	hintKernel = "name a directory with a kernel: carrel serve --microvm-kernel DIR (docs/microvm.md says how to make one)"
-	hintTrial  = "see whether QEMU boots anything on this host"
+	hintTrial  = "see whether the VMM boots anything on this host"
 )
 
 // unsupported is the error of a host that lacks something.
@@ -101,13 +101,9 @@ func (d *Driver) findParts(ctx context.Context) (*machine, error) {
 	if runtime.GOARCH != "amd64" {
 		return nil, unsupported(fmt.Errorf("no machine for %s", runtime.GOARCH), "use an amd64 host")
 	}
-	m := &machine{}
-	var err error
-	if m.qemu, err = findQEMU(d.opts.QEMU); err != nil {
-		return nil, unsupported(err, hintQEMU)
-	}
-	if m.version, err = qemuVersion(ctx, m.qemu); err != nil {
-		return nil, unsupported(err, hintQEMU)
+	m, err := d.findEngine(ctx)
+	if err != nil {
+		return nil, err
 	}
 	if d.opts.Kernel == "" || d.opts.Init == "" {
 		return nil, unsupported(errors.New("no kernel for machines is given"), hintKernel)
@@ -151,7 +147,7 @@ func (d *Driver) readKernel() ([]byte, error) {
 }
 
 // build names everything that must be equal for memory to be restored. The kernel is part of the
-// memory.
+// memory. The version names the engine, too.
 func (m *machine) build() string {
 	return fmt.Sprintf("vm%d %s %s", snapshotFormat, m.accel, m.version)
 }
@@ -212,18 +208,6 @@ func findQEMU(given string) (string, error) {
 	return path, nil
 }
 
-// qemuVersion asks the VMM for the first line about itself.
-func qemuVersion(ctx context.Context, qemu string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, kvmTrial)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, qemu, "--version").Output()
-	if err != nil {
-		return "", fmt.Errorf("%s --version: %w", qemu, err)
-	}
-	line, _, _ := strings.Cut(string(out), "\n")
-	return line, nil
-}
-
 // makeInitrd puts carrel-init and the modules into an archive: first those that are loaded at the
 // start.
 func (d *Driver) makeInitrd() ([]byte, error) {
@@ -274,13 +258,13 @@ type verdict struct {
 func (d *Driver) chooseAccelerator(ctx context.Context, m *machine) error {
 	var uts unix.Utsname
 	_ = unix.Uname(&uts)
-	_, kvmErr := os.Stat(kvmDevice)
+	_, kvmErr := os.Stat(d.kvmFile())
 	v := verdict{For: strings.Join([]string{m.version, filepath.Base(m.kernel), filepath.Base(m.initrd),
 		unix.ByteSliceToString(uts.Release[:]), proc.BootID(), fmt.Sprint(kvmErr == nil && !d.opts.NoKVM, d.root)}, " ")}
 	file := filepath.Join(d.opts.Root, verdictFile)
 	var old verdict
 	if b, err := readBounded(file, 4<<10); err == nil && json.Unmarshal(b, &old) == nil &&
-		old.For == v.For && (old.Accel == kvm || old.Accel == tcg) {
+		old.For == v.For && (old.Accel == kvm || old.Accel == tcg && m.engine.emulates()) {
 		m.accel = old.Accel
 		return nil
 	}
@@ -289,14 +273,14 @@ func (d *Driver) chooseAccelerator(ctx context.Context, m *machine) error {
 		accel string
 		limit time.Duration
 	}{{kvm, kvmTrial}, {tcg, tcgTrial}} {
-		if try.accel == kvm && (kvmErr != nil || d.opts.NoKVM) {
+		if try.accel == kvm && (kvmErr != nil || d.opts.NoKVM) || try.accel == tcg && !m.engine.emulates() {
 			continue
 		}
 		m.accel = try.accel
 		began := time.Now()
 		err := d.try(ctx, m, try.limit)
 		if err == nil {
-			d.log.Info("virtual machines boot", "accelerator", m.accel, "qemu", m.version, "took", time.Since(began), "before", errors.Join(errs...))
+			d.log.Info("virtual machines boot", "accelerator", m.accel, "engine", m.version, "took", time.Since(began), "before", errors.Join(errs...))
 			v.Accel = m.accel
 			b, err := json.Marshal(v)
 			if err != nil {
@@ -330,6 +314,13 @@ func (d *Driver) Report(context.Context) []driver.Finding {
 			What: "machines run by emulation: slowly, and QEMU's translator is no wall that its authors vouch for",
 			Why:  "no machine boots with KVM on this host",
 			Hint: "use a host whose /dev/kvm works, or --tier gvisor",
+		})
+	}
+	if m := d.ready.Load(); m != nil && m.engine.name() == EngineFirecracker {
+		out = append(out, driver.Finding{
+			What: "machines run in " + m.version + ", with which this driver has not been tested",
+			Why:  "it was written from Firecracker's documentation, and tested with a stand-in",
+			Hint: "install QEMU and say --microvm-engine qemu, if that is not enough",
 		})
 	}
 	if !d.root {

@@ -22,8 +22,12 @@ func (d *Driver) Recover(ctx context.Context, h driver.Handle) (driver.Instance,
 	if err := d.opts.CheckOurs(&rec.Record); err != nil {
 		return nil, err
 	}
+	kind, err := engineOf(rec.Engine)
+	if err != nil {
+		return nil, &carrel.Error{Op: hosted.OpRecover, Kind: carrel.Unsupported, ID: rec.ID, Err: err}
+	}
 	rec.Dir = d.opts.Follow(&rec.Record)(rec.Dir)
-	in := &Instance{d: d, rec: *rec, group: cgroup.Load(rec.Group), ice: make(chan struct{}, 1)}
+	in := &Instance{d: d, engine: kind, rec: *rec, group: cgroup.Load(rec.Group), ice: make(chan struct{}, 1)}
 	reopen := func(ctx context.Context) error { return d.links.Reopen(ctx, &in.Life, &in.rec.Record, rec.MTU) }
 	pidfd, err := in.Adopt(ctx, &in.rec.Record, reopen, in.params)
 	if err != nil {
@@ -69,11 +73,15 @@ func (d *Driver) sweep(ctx context.Context, keep func(id string) bool) error {
 func (d *Driver) strays() map[int]string {
 	out := map[int]string{}
 	hosted.Strays(func(pid int, args []string) {
-		if args[0] != stageName && !strings.HasPrefix(filepath.Base(args[0]), "qemu-system-") {
+		mark := d.mark
+		switch {
+		case args[0] == firecrackerPath:
+			mark = instanceName(d.mark)
+		case args[0] != stageName && !strings.HasPrefix(filepath.Base(args[0]), "qemu-system-"):
 			return
 		}
 		for _, a := range args[1:] {
-			if id, ours := strings.CutPrefix(a, d.mark); ours {
+			if id, ours := strings.CutPrefix(a, mark); ours {
 				out[pid] = id
 				return
 			}

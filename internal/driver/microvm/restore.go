@@ -49,7 +49,7 @@ func (d *Driver) CanRestore(info driver.SnapshotInfo, opts driver.RestoreOptions
 		return remedies.Explain(opRestore, "", err)
 	}
 	if have := m.build(); info.Build != have {
-		return refuse("restore it on a host with that QEMU and accelerator, or its files only",
+		return refuse("restore it on a host with that VMM and accelerator, or its files only",
 			"the snapshot's machine is %q, those of this host are %q", info.Build, have)
 	}
 	if !m.sees(info.CPU) {
@@ -132,23 +132,21 @@ func (d *Driver) fits(s *saved, spec driver.Spec) error {
 }
 
 // load has the VMM of a snapshot with memory load the devices' state, and lets the machine go on.
+// Afterwards the kernel is another one than the snapshot's.
 func (in *Instance) load(ctx context.Context, s *saved) error {
-	if s == nil || !s.memory {
-		return nil
-	}
 	if s.side.MTU != in.rec.MTU {
 		return &carrel.Error{Kind: carrel.Unsupported, Hint: "restore its files only",
 			Err: fmt.Errorf("the snapshot's network card takes packets of %d bytes, those of this host take %d", s.side.MTU, in.rec.MTU)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, loadTime)
 	defer cancel()
-	err := in.loadState(ctx, s.files[stateFile])
+	err := in.engine.load(ctx, in, s)
 	if err != nil && ctx.Err() == nil {
 		select {
 		case <-in.Ended():
-			return damaged("QEMU can't load it: %s", in.Exit().Message)
+			return damaged("%s can't load it: %s", in.engine.title(), in.Exit().Message)
 		case <-time.After(noticeTime):
-			return damaged("QEMU can't load it: %w", err)
+			return damaged("%s can't load it: %w", in.engine.title(), err)
 		}
 	}
 	if err != nil {

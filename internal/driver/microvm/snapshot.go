@@ -48,6 +48,19 @@ func (in *Instance) Snapshot(ctx context.Context, dir string, opts driver.Snapsh
 // noticeTime is how long the watch may need to notice the VMM's end.
 const noticeTime = 100 * time.Millisecond
 
+// whyNot returns the VMM's end as the reason of an error, if it ended.
+func (in *Instance) whyNot(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	select {
+	case <-in.Ended():
+		return &carrel.Error{Kind: carrel.Unavailable, Err: errors.New(in.Exit().Message)}
+	case <-time.After(noticeTime):
+		return err
+	}
+}
+
 // snapshot takes one; after an error it leaves no files.
 func (in *Instance) snapshot(ctx context.Context, dir string, memory bool) (driver.SnapshotInfo, error) {
 	none := driver.SnapshotInfo{}
@@ -115,23 +128,11 @@ func (in *Instance) save(ctx context.Context, files map[string]*os.File, memory 
 	undo := context.WithoutCancel(ctx)
 	var wake func() error
 	if frozen {
-		// The VMM must run to answer. It reads the command to stop the machine first.
+		// The VMM must run to answer.
 		wake = func() error { return in.setIce(undo, false) }
 		defer func() { _ = in.setIce(undo, true) }()
 	}
-	q, err := dialControl(ctx, in.rec.Dir, wake, "stop")
-	if err != nil {
-		in.goOn(undo)
-		return fmt.Errorf("stop the machine: %w", err)
-	}
-	if memory {
-		err = in.saveMemory(ctx, q, files)
-	}
-	if err == nil {
-		err = in.saveDisk(ctx, files[diskFile])
-	}
-	q.close()
-	in.goOn(undo)
+	err := in.engine.save(ctx, in, files, memory, wake)
 	if !frozen {
 		// The machine's clock stood still.
 		_ = in.tell(undo, tellTime, guest.MachineRequest{Time: time.Now()})

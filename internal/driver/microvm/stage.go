@@ -3,6 +3,7 @@
 package microvm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/linux/ns"
+	"github.com/carrel-dev/carrel/internal/linux/tap"
 )
 
 // stageName is the part that our own binary plays.
@@ -39,12 +41,36 @@ type order struct {
 	Shared []string          // directories of the host that the VMM sees, by their own names
 	Files  map[string]string // files of the host, by their names in the VMM's root
 	KVM    bool
+
+	Program   string            // a file of Files that is started; "" is Args[0]
+	Writeable map[string]string // like Files; the VMM may change these
+	Devices   map[string]string // like Files
+	// Run is a directory in memory that the VMM alone may write to.
+	Run string
+	// MaxFile bounds every file that the VMM writes, in bytes; 0 is no bound.
+	MaxFile uint64
+	// TAP is made in the VMM's network namespace.
+	TAP *lent
+
 	// Descriptors shows the VMM its own descriptors in the directory of that name.
 	Descriptors bool
 }
 
+// lent says which TAP device a VMM opens by its name.
+type lent struct {
+	Name   string
+	MTU    int
+	Device string // the kernel's file for TAP devices
+	Socket int    // the driver waits at its other end for the link
+}
+
 // systemDirs hold a host's programs and libraries. Those that exist are shared.
 var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/gnu/store", "/nix/store"}
+
+// systemFiles are systemDirs and what a dynamic linker reads beside them.
+func systemFiles() []string {
+	return append(systemDirs[:len(systemDirs):len(systemDirs)], linkCache)
+}
 
 // linkCache names the host's libraries for the dynamic linker.
 const linkCache = "/etc/ld.so.cache"
@@ -77,25 +103,41 @@ func (o *order) become() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return os.NewSyscallError("mount private", err)
 	}
+	if o.TAP != nil {
+		if err := o.TAP.hand(); err != nil {
+			return err
+		}
+	}
 	root, err := o.gather()
 	if err != nil {
 		return err
 	}
+	root.run = o.Run
 	for _, step := range []struct {
 		name string
 		do   func() error
 	}{
 		{"become nobody", becomeNobody},
 		{"root", root.build},
-		{"limits", limit},
+		{"limits", func() error { return limit(o.MaxFile) }},
 		{"rights", dropRights},
 	} {
 		if err := step.do(); err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
-	err = syscall.Exec(o.Args[0], o.Args, []string{})
-	return fmt.Errorf("start %s: %w", o.Args[0], err)
+	program := cmp.Or(o.Program, o.Args[0])
+	err = syscall.Exec(program, o.Args, []string{})
+	return fmt.Errorf("start %s: %w", program, err)
+}
+
+// hand makes the device, and hands the driver's end of the link out. The VMM never holds that.
+func (t *lent) hand() error {
+	link, err := tap.Lend(t.Name, nobody, t.MTU, t.Device)
+	if err != nil {
+		return err
+	}
+	return errors.Join(tap.Send(t.Socket, link), link.Close(), unix.Close(t.Socket))
 }
 
 // root is the content of a VMM's root.
@@ -103,11 +145,20 @@ type root struct {
 	trees map[string]int    // mounts, by their paths
 	files map[string]bool   // those that are files
 	links map[string]string // symbolic links
+	attrs map[string]uint64 // of mounts that are not just for reading
+	run   string            // a directory in memory
 }
+
+// Attributes of mounts.
+const (
+	forReading = ns.ReadOnly | ns.NoSUID | ns.NoDev
+	forWriting = ns.NoSUID | ns.NoDev | ns.NoExec
+	forDevices = ns.NoSUID | ns.NoExec
+)
 
 // gather opens everything that the VMM will see. After that the host's files are out of reach.
 func (o *order) gather() (*root, error) {
-	r := &root{trees: map[string]int{}, files: map[string]bool{}, links: map[string]string{}}
+	r := &root{trees: map[string]int{}, files: map[string]bool{}, links: map[string]string{}, attrs: map[string]uint64{}}
 	for _, dir := range o.Shared {
 		info, err := os.Lstat(dir)
 		switch {
@@ -133,16 +184,21 @@ func (o *order) gather() (*root, error) {
 		}
 		r.trees[descriptors] = tree
 	}
-	files := o.Files
-	if o.KVM {
-		files[kvmDevice] = kvmDevice
+	devices := o.Devices
+	if o.KVM && devices == nil {
+		devices = map[string]string{kvmDevice: kvmDevice}
 	}
-	for at, from := range files {
-		tree, err := ns.CloneFile(from)
-		if err != nil {
-			return nil, err
+	for _, set := range []struct {
+		files map[string]string
+		attrs uint64
+	}{{o.Files, forReading}, {o.Writeable, forWriting}, {devices, forDevices}} {
+		for at, from := range set.files {
+			tree, err := ns.CloneFile(from)
+			if err != nil {
+				return nil, err
+			}
+			r.trees[at], r.files[at], r.attrs[at] = tree, true, set.attrs
 		}
-		r.trees[at], r.files[at] = tree, true
 	}
 	return r, nil
 }
@@ -158,7 +214,12 @@ func (r *root) build() error {
 		return err
 	}
 	for name, tree := range r.trees {
-		if err := r.place("."+name, tree, r.files[name], name == kvmDevice); err != nil {
+		if err := r.place("."+name, tree, r.files[name], cmp.Or(r.attrs[name], forReading)); err != nil {
+			return err
+		}
+	}
+	if r.run != "" {
+		if err := makeRun("." + r.run); err != nil {
 			return err
 		}
 	}
@@ -181,8 +242,20 @@ func (r *root) build() error {
 	return os.Chdir("/")
 }
 
-// place attaches a tree at a name, read-only.
-func (r *root) place(at string, tree int, file, device bool) error {
+// makeRun makes a small directory in memory.
+func makeRun(at string) error {
+	if err := os.Mkdir(at, 0o755); err != nil {
+		return err
+	}
+	err := unix.Mount("carrel-run", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=700,size=64k,nr_inodes=16")
+	if err != nil {
+		return &os.PathError{Op: "mount tmpfs", Path: at, Err: err}
+	}
+	return nil
+}
+
+// place attaches a tree at a name.
+func (r *root) place(at string, tree int, file bool, attrs uint64) error {
 	defer unix.Close(tree)
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		return err
@@ -195,10 +268,6 @@ func (r *root) place(at string, tree int, file, device bool) error {
 		f.Close()
 	} else if err := os.Mkdir(at, 0o755); err != nil {
 		return err
-	}
-	attrs := uint64(ns.ReadOnly | ns.NoSUID | ns.NoDev)
-	if device {
-		attrs = ns.NoSUID | ns.NoExec
 	}
 	if err := ns.Private(tree, attrs); err != nil {
 		return err
@@ -218,8 +287,12 @@ func becomeNobody() error {
 }
 
 // limit sets the VMM's limits. A core file would hold the sandbox's memory.
-func limit() error {
-	return os.NewSyscallError("setrlimit", unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}))
+func limit(maxFile uint64) error {
+	err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
+	if err == nil && maxFile > 0 {
+		err = unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: maxFile, Max: maxFile})
+	}
+	return os.NewSyscallError("setrlimit", err)
 }
 
 // dropRights takes all rights from the calling thread, which becomes the VMM.
