@@ -73,6 +73,9 @@ type Config struct {
 	// modules it needs as modules/NAME.ko. "" is no such machines. NoKVM runs them by emulation
 	// only.
 	MicroVMKernel string
+	// MicroVMEngine is the program that runs virtual machines: qemu, firecracker, or "" for the first
+	// of them that is there.
+	MicroVMEngine string
 	NoKVM         bool
 	// MemoryReserve is the memory, in bytes, that new sandboxes leave free; 0 is a twentieth of the
 	// machine's.

@@ -88,6 +88,9 @@ func (c Config) checkSandboxes() error {
 	if k := c.MicroVMKernel; k != "" && !filepath.IsAbs(k) {
 		return bad("microvm-kernel", "%q is not an absolute path", k)
 	}
+	if e := c.MicroVMEngine; e != "" && e != "qemu" && e != "firecracker" {
+		return bad("microvm-engine", "%q is none of qemu, firecracker", e)
+	}
 	if c.DefaultTemplate == "" {
 		return bad("default-template", "must not be empty")
 	}

@@ -1,5 +1,6 @@
 // Package microvm builds walls of a virtual machine: a sandbox has a kernel of its own, in QEMU's
 // machine "microvm", with hardware virtualization where that works and by emulation (TCG) elsewhere.
+// Firecracker may take QEMU's place, see below.
 //
 // # One sandbox
 //
@@ -30,6 +31,17 @@
 // filter that allows no new process. [Driver.Report] says what is missing on this host. By emulation
 // the processor is QEMU's translator, which its authors call no wall against hostile code; then the
 // walls around QEMU are the ones that count.
+//
+// # Engines
+//
+// An engine is a kind of VMM, behind the interface engine: how it is found, what its stage is told,
+// how its machine boots, is saved and is loaded. The text above is about QEMU. Firecracker differs in
+// this. It opens disks by names, which the stage shows it. It is configured by requests on a socket,
+// which lies in its own root; the driver finds it through /proc and takes nothing there for what it
+// seems. Its card is a TAP device of its network namespace; the wire has a packet socket on that
+// device, made by the stage. A snapshot is written into files that were made before the VMM started.
+// Firecracker works with KVM only. This engine was written from documentation, and has been run with
+// the stand-in of the tests only (fake_test.go).
 //
 // # Life
 //

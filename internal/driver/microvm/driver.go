@@ -23,7 +23,7 @@ const name = "microvm"
 // Executable is the binary of the stage.
 type Options struct {
 	hosted.Options
-	// Engine is [EngineQEMU] or [EngineFirecracker]; "" takes the first of them that is there.
+	// Engine is [EngineQEMU] or [EngineFirecracker]; "" takes the first of them that is installed.
 	Engine string
 	// QEMU is that VMM's program; "" looks for qemu-system-x86_64 in PATH. It must lie in one of the
 	// host's directories of programs.

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -103,6 +104,7 @@ type fakeVMM struct {
 	running sync.RWMutex // held for writing while the machine is paused
 	memory  string       // what the machine remembers
 	told    []guest.MachineRequest
+	escaped []string
 }
 
 // run is the VMM's life.
@@ -143,17 +145,17 @@ func (v *fakeVMM) listenBadly(at string) (done bool, err error) {
 	case "die":
 		return true, nil
 	case "hang":
-		select {}
+		time.Sleep(time.Hour)
 	case "symlink": // in the driver's namespace there is such a file
 		if err := os.Symlink("/proc/self/fd/0", at); err != nil {
 			return true, err
 		}
-		select {}
+		time.Sleep(time.Hour)
 	case "file":
 		if err := os.WriteFile(at, nil, 0o666); err != nil {
 			return true, err
 		}
-		select {}
+		time.Sleep(time.Hour)
 	case "foreign": // another process listens
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 		if err == nil {
@@ -166,7 +168,7 @@ func (v *fakeVMM) listenBadly(at string) (done bool, err error) {
 		if err != nil {
 			return true, err
 		}
-		select {}
+		time.Sleep(time.Hour)
 	}
 	return false, nil
 }
@@ -178,7 +180,7 @@ func (v *fakeVMM) serve(w http.ResponseWriter, r *http.Request) {
 	case v.does.DieAt:
 		os.Exit(0)
 	case v.does.HangAt:
-		select {}
+		time.Sleep(time.Hour)
 	case v.does.GarbageAt, v.does.HugeHeadAt:
 		c, _, err := w.(http.Hijacker).Hijack()
 		if err != nil {
@@ -402,17 +404,18 @@ func (v *fakeVMM) save(in *json.Decoder) error {
 	case "links":
 		for _, name := range []string{b.State, b.Memory} {
 			if err := os.Remove(name); err == nil {
-				fmt.Println("ESCAPED: it removed", name)
+				v.escaped = append(v.escaped, "removed "+name)
 				_ = os.Symlink("/etc/passwd", name)
 			}
 		}
 	case "fill":
+		signal.Ignore(syscall.SIGXFSZ)
 		f, err := os.OpenFile(b.Memory, os.O_RDWR, 0)
 		if err == nil {
 			_, err = f.WriteAt(make([]byte, 1), 1<<40)
 		}
 		if err == nil {
-			fmt.Println("ESCAPED: it wrote a file of a terabyte")
+			v.escaped = append(v.escaped, "wrote a file of a terabyte")
 		}
 	}
 	if err := os.WriteFile(b.State, state, 0o600); err != nil {
@@ -569,7 +572,7 @@ func fakeMachine() error {
 		if err := unix.Listen(0, 4); err != nil {
 			return err
 		}
-		select {}
+		time.Sleep(time.Hour)
 	}
 	card := os.NewFile(3, "card")
 	eth0, l, err := machineNetwork()
@@ -681,6 +684,7 @@ func (v *fakeVMM) serveGuest(l net.Listener) {
 		}
 	})
 	mux.HandleFunc("GET /config", func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(v.config) })
+	mux.HandleFunc("GET /escaped", func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(v.escaped) })
 	mux.HandleFunc("GET /escapes", func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(escapes()) })
 	mux.HandleFunc("GET /bulk", func(w http.ResponseWriter, _ *http.Request) {
 		for i := range bulkMB {

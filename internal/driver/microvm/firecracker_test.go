@@ -494,3 +494,45 @@ var cgo = func() bool {
 	defer self.Close()
 	return slices.ContainsFunc(self.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }()
+
+// TestFirecrackerIsFound: where QEMU is missing, Firecracker is taken; a host that lacks something is
+// told what.
+func TestFirecrackerIsFound(t *testing.T) {
+	f := newFake(t)
+	t.Setenv("PATH", filepath.Dir(f.options.Firecracker))
+	f.options.Engine, f.options.Firecracker = "", ""
+	if list := f.open(t).Report(t.Context()); !slices.ContainsFunc(list, func(x driver.Finding) bool { return strings.Contains(x.What, "Firecracker") }) {
+		t.Errorf("the report is %+v", list)
+	}
+	for name, change := range map[string]func(t *testing.T, o *microvm.Options){
+		"no KVM":    func(_ *testing.T, o *microvm.Options) { o.NoKVM = true },
+		"no device": func(t *testing.T, o *microvm.Options) { *o = o.WithKVM(filepath.Join(t.TempDir(), "kvm")) },
+		"a missing program": func(_ *testing.T, o *microvm.Options) {
+			o.Engine, o.Firecracker = microvm.EngineFirecracker, "/nowhere/firecracker"
+		},
+		"no program":     func(t *testing.T, _ *microvm.Options) { t.Setenv("PATH", t.TempDir()) },
+		"another engine": func(_ *testing.T, o *microvm.Options) { o.Engine = "bochs" },
+		"a VMM that does not boot": func(t *testing.T, o *microvm.Options) {
+			o.Root = t.TempDir()
+			if err := os.WriteFile(o.Init, []byte(behaviourMark+`{"DieAt":"PUT /actions"}`), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := f.options
+			change(t, &o)
+			d, err := microvm.New(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			if err := d.Probe(t.Context()); carrel.KindOf(err) != carrel.Unsupported || carrel.HintOf(err) == "" && name != "another engine" {
+				t.Errorf("it says %v (hint: %q)", err, carrel.HintOf(err))
+			}
+			if _, err := os.Stat(filepath.Join(o.Root, verdictFile)); name == "a VMM that does not boot" && err == nil {
+				t.Error("a verdict about a broken VMM was written")
+			}
+		})
+	}
+}

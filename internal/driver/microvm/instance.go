@@ -145,7 +145,7 @@ func (in *Instance) reason(killed bool, status string) driver.Exit {
 
 // lastWords returns the last output of the VMM, then that of the machine's console.
 func (in *Instance) lastWords() string {
-	return strings.Trim(hosted.GuestWords(in.vmmLog)+"\n"+consoleWords(in.console), "\n ")
+	return strings.Trim(words([]byte(hosted.GuestWords(in.vmmLog)))+"\n"+consoleWords(in.console), "\n ")
 }
 
 // guardMemory bounds the VMM's memory if no control group does.

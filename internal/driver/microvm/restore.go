@@ -49,7 +49,7 @@ func (d *Driver) CanRestore(info driver.SnapshotInfo, opts driver.RestoreOptions
 		return remedies.Explain(opRestore, "", err)
 	}
 	if have := m.build(); info.Build != have {
-		return refuse("restore it on a host with that VMM and accelerator, or its files only",
+		return refuse("restore it on a host with that VMM, version and accelerator, or its files only",
 			"the snapshot's machine is %q, those of this host are %q", info.Build, have)
 	}
 	if !m.sees(info.CPU) {

@@ -26,7 +26,7 @@ import (
 const deviceVariable = "CARREL_TEST_TAP"
 
 func TestMain(m *testing.M) {
-	if reexec.Run(tap.Parts(), reexec.Parts{"tap-test look": look, "tap-test wait": wait}) {
+	if reexec.Run(tap.Parts(), reexec.Parts{"tap-test look": look, "tap-test wait": wait, "tap-test lend": lent}) {
 		return
 	}
 	os.Exit(m.Run())
