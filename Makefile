@@ -266,8 +266,9 @@ MICROVM = CARREL_MICROVM=$(CURDIR)/bin/microvm CARREL_REQUIRE=$(CARREL_REQUIRE),
 need-microvm: bin/microvm/vmlinuz bin/microvm/carrel-init
 	@internal/tools/need.sh qemu-system-x86_64 cpio
 
-bin/microvm/vmlinuz: internal/tools/microvm.sh
-	internal/tools/microvm.sh $(@D)
+# The kernel that "carrel template get kernel" brings.
+bin/microvm/vmlinuz: internal/image/debian/pins/amd64.pins internal/image/debian/kernel.go internal/tools/vmkernel/main.go
+	$(GO) run ./internal/tools/vmkernel -o $(@D) -cache bin/debs
 
 bin/microvm/carrel-init: bin/carrel-init
 	@mkdir -p $(@D)

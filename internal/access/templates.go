@@ -114,10 +114,19 @@ func (s *Service) ImportTemplate(ctx context.Context, name string, archive io.Re
 const opPull = "pull template"
 
 // mayMake checks that a caller may make a built-in template. Base is every project's default, and
-// what has been made takes the place of its stand-in. So only an administrator may make it.
+// what has been made takes the place of its stand-in. The kernel is that of every project's virtual
+// machines. So only an administrator may make them.
 func mayMake(c carrel.Caller, name, from string) error {
+	if from != "" || c.Role == carrel.RoleAdmin {
+		return nil
+	}
+	if name == image.Kernel {
+		return &carrel.Error{Op: opPull, Kind: carrel.Forbidden, Field: "name",
+			Err:  errors.New("the kernel is that of every project's virtual machines, and only an administrator gets it"),
+			Hint: "ask one to run 'carrel template get kernel'"}
+	}
 	ref, err := carrel.ParseTemplateRef(name)
-	if err != nil || from != "" || ref.Name() != image.Base || c.Role == carrel.RoleAdmin {
+	if err != nil || ref.Name() != image.Base {
 		return nil // the core judges names
 	}
 	return &carrel.Error{Op: opPull, Kind: carrel.Forbidden, Field: "name",

@@ -134,6 +134,7 @@ func TestMakeBase(t *testing.T) {
 		may         bool
 	}{
 		{"base", "", admin, true}, {"base", "", member("a"), false},
+		{"kernel", "", admin, true}, {"kernel", "", member("a"), false}, {"kernel", "img", member("a"), true},
 		{"base:latest", "", member("a"), false}, {"base:default", "", member("a"), false},
 		{"python", "", member("a"), true}, {"host", "", member("a"), true},
 		{"base", "img", member("a"), true}, // the core refuses the name

@@ -147,6 +147,7 @@ type Assembly struct {
 	hooks      lateHooks
 	late       service.Late    // the service, for the wire
 	workshop   *workshop       // makes built-in templates; nil if there are none
+	kernels    *debian.Kernels // of virtual machines; nil for a passing service
 	door       hostdoor.Late   // requests from sandboxes to this host
 	guest      string          // the guest's image; "" if the drivers know it
 	collected  time.Time       // the last collection's end; of the goroutine that collects
@@ -324,6 +325,7 @@ func (a *Assembly) openService(ctx context.Context) (err error) {
 		OnUpgrade:    service.OnUpgrade(c.OnUpgrade),
 		MaxSandboxes: c.MaxSandboxes, MaxPaused: c.MaxPaused, KillOnClose: a.opts.KillOnClose, Logger: a.log,
 		Warm: warmOptions(c.Warm), LostReason: a.lost, EventsNeeded: a.eventsNeeded,
+		GetKernel:   a.getKernel,
 		MaxStarting: c.MaxStarting, MaxQueued: c.MaxQueued, MaxWait: c.MaxWait, Room: a.room(),
 	})
 	if err != nil {

@@ -35,23 +35,31 @@ type workshop struct {
 // builtIns returns the templates that are made from Debian's packages. There are none where no
 // packages are pinned for the machine.
 func (a *Assembly) builtIns() []image.BuiltIn {
-	set := a.opts.Sources.Packages
-	if set == nil {
-		var err error
-		if set, err = debian.Pinned(); err != nil {
-			a.log.Info("only host is built in", "err", err)
-			return nil
-		}
-	}
-	mirror, err := a.debianMirror()
+	set, err := a.packages()
 	if err != nil {
-		a.log.Debug("no Debian mirror", "err", err) // making a template says so
+		a.log.Info("only host is built in", "err", err)
+		return nil
 	}
 	a.workshop = &workshop{a: a}
-	return debian.NewMaker(debian.Options{
-		Set: set, Fetcher: debian.NewFetcher(mirror, debian.CacheDir(a.cacheDir())),
-		Sandbox: a.workshop.use, Log: a.log,
-	}).BuiltIns()
+	return debian.NewMaker(debian.Options{Set: set, Fetcher: a.fetcher(), Sandbox: a.workshop.use,
+		Log: a.log}).BuiltIns()
+}
+
+// packages returns the pinned packages of Debian. The error says that there are none.
+func (a *Assembly) packages() (*debian.Set, error) {
+	if set := a.opts.Sources.Packages; set != nil {
+		return set, nil
+	}
+	return debian.Pinned()
+}
+
+// fetcher returns what brings packages into the cache directory.
+func (a *Assembly) fetcher() *debian.Fetcher {
+	mirror, err := a.debianMirror()
+	if err != nil {
+		a.log.Debug("no Debian mirror", "err", err) // a fetch says so
+	}
+	return debian.NewFetcher(mirror, debian.CacheDir(a.cacheDir()))
 }
 
 // cacheDir is the directory for data that can be made again.

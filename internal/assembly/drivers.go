@@ -91,6 +91,7 @@ func (a *Assembly) lastingDrivers(ctx context.Context) ([]driver.Driver, error) 
 	if err := os.MkdirAll(filepath.Join(a.dir, driversDir), 0o700); err != nil {
 		return nil, &carrel.Error{Op: "open data directory", Kind: carrel.Internal, Err: err}
 	}
+	a.openKernels()
 	return append(a.openReal(ctx), a.openSim(ctx)), nil
 }
 
@@ -154,7 +155,8 @@ func (a *Assembly) openReal(ctx context.Context) (drivers []driver.Driver) {
 // machines returns the options of the driver of virtual machines. Without a kernel or carrel-init it
 // says at its first use what it lacks.
 func (a *Assembly) machines() microvm.Options {
-	o := microvm.Options{Options: a.hosted("microvm"), Engine: a.cfg.MicroVMEngine, Kernel: a.cfg.MicroVMKernel, NoKVM: a.cfg.NoKVM}
+	o := microvm.Options{Options: a.hosted("microvm"), Engine: a.cfg.MicroVMEngine, Kernel: a.cfg.MicroVMKernel,
+		FindKernel: a.kernels.Dir, NoKVM: a.cfg.NoKVM}
 	var err error
 	if o.Init, err = a.opts.Lasting.VMInit(filepath.Join(a.cfg.CacheDir, "vm")); err != nil {
 		a.log.Debug("no virtual machines", "err", err)

@@ -28,12 +28,12 @@ func Examine(ctx context.Context, opts Options) ([]service.Check, error) {
 func (a *Assembly) Examine(ctx context.Context) []service.Check {
 	if a.Service != nil {
 		if out, err := a.Service.Doctor(ctx); err == nil {
-			return append(append(out, a.missing...), a.baseCheck())
+			return append(append(a.tellKernel(out), a.missing...), a.baseCheck())
 		}
 	}
 	out := []service.Check{}
 	for _, d := range a.drivers.All() {
 		out = append(out, service.Examine(ctx, d, a.Tier))
 	}
-	return append(out, a.missing...)
+	return append(a.tellKernel(out), a.missing...)
 }

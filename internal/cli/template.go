@@ -144,9 +144,12 @@ func (a templateCommands) templateGetCommand() *cobra.Command {
 		Short: "Make built-in templates ahead of their first use",
 		Long: "get makes built-in templates from Debian's packages ahead of their first use: debian, python, node, go, rust, java.\n" +
 			"It prints each template's digest. host is made from this machine's own tools, and stands in\n" +
-			"for base until 'carrel template get base' has made that from Debian's packages.",
-		Example: "  carrel template get python\n  carrel create --template python",
-		Args:    cobra.MinimumNArgs(1),
+			"for base until 'carrel template get base' has made that from Debian's packages.\n\n" +
+			"'carrel template get kernel' brings Debian's kernel for the daemon's virtual machines (tier microvm), and prints\n" +
+			"the digest of its package. The next sandbox of that tier boots it, without a restart.",
+		Example: "  carrel template get python\n  carrel create --template python\n" +
+			"  carrel template get kernel\n  carrel create --tier microvm",
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			for _, name := range args {
 				err := a.getTemplate(c, name)

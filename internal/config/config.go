@@ -70,8 +70,8 @@ type Config struct {
 	// for them; 0 is none.
 	BlankSentries int
 	// MicroVMKernel is a directory with the kernel of virtual machines: vmlinuz or vmlinux, and the
-	// modules it needs as modules/NAME.ko. "" is no such machines. NoKVM runs them by emulation
-	// only.
+	// modules it needs as modules/NAME.ko. "" is the one that the daemon got as the template
+	// "kernel". NoKVM runs them by emulation only.
 	MicroVMKernel string
 	// MicroVMEngine is the program that runs virtual machines: qemu, firecracker, or "" for the first
 	// of them that is there.

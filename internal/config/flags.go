@@ -40,7 +40,7 @@ func (c *Config) Flags(f *pflag.FlagSet) {
 	f.IntVar(&c.Limits.Pids, "default-pids", c.Limits.Pids, "their processes and threads")
 	f.IntVar(&c.Warm.Cap, "warm", c.Warm.Cap, "how many sandboxes may be kept ready, by what was asked for lately (0: none)")
 	f.IntVar(&c.BlankSentries, "blank-sentries", c.BlankSentries, "how many kernels of gVisor sandboxes are started ahead, before there is a sandbox for them (0: none)")
-	f.StringVar(&c.MicroVMKernel, "microvm-kernel", c.MicroVMKernel, "directory with the kernel of sandboxes of tier microvm: vmlinuz or vmlinux, and modules/*.ko (default: none, so that tier is off)")
+	f.StringVar(&c.MicroVMKernel, "microvm-kernel", c.MicroVMKernel, "directory with the kernel of sandboxes of tier microvm: vmlinuz or vmlinux, and modules/*.ko (default: the one that carrel template get kernel brought)")
 	f.StringVar(&c.MicroVMEngine, "microvm-engine", c.MicroVMEngine, "what runs sandboxes of tier microvm: qemu or firecracker (default: QEMU if it is installed)")
 	f.BoolVar(&c.NoKVM, "no-kvm", c.NoKVM, "run sandboxes of tier microvm by emulation, even where /dev/kvm is")
 	f.Var(&c.Warm.Floors, "warm-floor", "keep so many of a kind ready whatever is asked for, such as base=5 or py:2:1024=20 (repeat)")

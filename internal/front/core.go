@@ -267,8 +267,11 @@ func (c *core) ImportTemplate(ctx context.Context, name string, archive io.Reade
 	})
 }
 
-// PullTemplate implements carrel.Templates, as ImportTemplate.
+// PullTemplate implements carrel.Templates, as ImportTemplate. Every node gets the kernel.
 func (c *core) PullTemplate(ctx context.Context, name, image string, progress func(carrel.Progress)) (carrel.Template, error) {
+	if image == "" && name == kernelName {
+		return c.templates.getKernel(ctx, progress)
+	}
 	return c.templates.make(ctx, "pull template", func(ctx context.Context, s carrel.Service) (carrel.Template, error) {
 		return s.PullTemplate(ctx, name, image, progress)
 	})

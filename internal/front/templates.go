@@ -3,7 +3,9 @@ package front
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/carrel-dev/carrel/client"
 	"github.com/carrel-dev/carrel/internal/engine"
 	"github.com/carrel-dev/carrel/internal/fleet"
+	"github.com/carrel-dev/carrel/internal/image"
 )
 
 const (
@@ -108,6 +111,31 @@ func (t *templates) make(ctx context.Context, op string,
 		t.changed()
 	}
 	return got, err
+}
+
+// kernelName is the name by which every node gets the kernel of its virtual machines.
+const kernelName = image.Kernel
+
+// getKernel has every node get the kernel of virtual machines, one after the other. Each daemon
+// keeps its own. It returns the last one's.
+func (t *templates) getKernel(ctx context.Context, progress func(carrel.Progress)) (got carrel.Template, err error) {
+	const op = "get kernel"
+	ready, silent := t.nodes.ready()
+	if len(silent) > 0 || len(ready) == 0 {
+		return got, &carrel.Error{Op: op, Kind: carrel.Unavailable, RetryAfter: time.Second,
+			Err:  fmt.Errorf("these nodes don't answer: %s", strings.Join(silent, ", ")),
+			Hint: "try again when they are back, or remove them with carrel node rm; nodes that have the kernel keep it"}
+	}
+	for _, n := range ready {
+		s, err := t.service(ctx, n.Name)
+		if err == nil {
+			got, err = s.PullTemplate(ctx, kernelName, "", progress)
+		}
+		if err != nil {
+			return got, err
+		}
+	}
+	return got, nil
 }
 
 // changed forgets what was known, and brings what is new to all nodes soon.

@@ -28,6 +28,10 @@ const Host = "host"
 // the place of Base where there are no real processes.
 const Sim = "sim"
 
+// Kernel is the name by which the kernel of virtual machines is got, as if it were a built-in
+// template. It is none: no sandbox begins from it.
+const Kernel = "kernel"
+
 // HiddenMark begins the name of an image that List does not show, such as a base of builds. No
 // caller can write such a name: package service refuses it.
 const HiddenMark = "~"

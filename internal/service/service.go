@@ -90,6 +90,9 @@ import (
 type Options struct {
 	Store  state.Store
 	Images image.Store
+	// GetKernel brings the kernel of virtual machines, which stands for the built-in template
+	// [image.Kernel]. With nil there is none.
+	GetKernel func(context.Context, func(carrel.Progress)) (carrel.Template, error)
 	// Packages lists the packages in an image and names its system. With nil no packages are listed.
 	Packages func(context.Context, image.Files) ([]carrel.Package, string, error)
 	Drivers  *driver.Registry

@@ -72,6 +72,9 @@ func (t *templates) PullImage(ctx context.Context, name string, opts carrel.Pull
 			return carrel.Template{}, err
 		}
 	}
+	if opts.Image == "" && name == image.Kernel && t.opts.GetKernel != nil {
+		return t.opts.GetKernel(ctx, progress)
+	}
 	pass, err := t.gates.enterBuild(ctx, "pull template")
 	if err != nil {
 		return carrel.Template{}, err

@@ -18,11 +18,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/image/debian"
 	"github.com/carrel-dev/carrel/internal/testenv"
 )
 
-// Serve returns the address of a mirror with the packages of templates. If they can't be had here,
+// Serve returns the address of a mirror with the packages of templates; "kernel" is that of virtual
+// machines. If they can't be had here,
 // it skips the test: CARREL_REQUIRE calls this need "debian".
 func Serve(t testing.TB, templates ...string) string {
 	t.Helper()
@@ -54,8 +56,9 @@ func fetch(dir string, templates []string) (map[string]string, error) {
 	var want []string
 	for _, p := range set.Pins {
 		for _, c := range set.Templates {
-			if _, ok := pins[p.SHA256]; !ok && slices.Contains(templates, c.Name) &&
-				slices.Contains(c.Packages, p.Name) {
+			wanted := slices.Contains(templates, c.Name) && slices.Contains(c.Packages, p.Name) ||
+				slices.Contains(templates, image.Kernel) && p.Name == set.Kernel
+			if _, ok := pins[p.SHA256]; !ok && wanted {
 				pins[p.SHA256] = p
 				want = append(want, p.Name+"="+p.Version)
 			}

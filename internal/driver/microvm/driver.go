@@ -33,6 +33,9 @@ type Options struct {
 	// Kernel is a directory with the kernel: the file vmlinux (ELF) or vmlinuz (bzImage), and modules
 	// as modules/NAME.ko.
 	Kernel string
+	// FindKernel returns that directory if Kernel is "". It is asked before each start, so that a
+	// machine boots a kernel that came meanwhile; nil finds none. Its error is the reason.
+	FindKernel func() (string, error)
 	// Init is carrel-init, linked statically.
 	Init string
 	// NoKVM leaves hardware virtualization untried.

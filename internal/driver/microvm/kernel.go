@@ -8,6 +8,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 // This file takes the kernel out of a bzImage, the form in which distributions ship it: a program
@@ -33,6 +35,9 @@ const (
 	lz4Block  = 8 << 20
 )
 
+// zstdFrame begins a stream of Zstandard: https://www.rfc-editor.org/rfc/rfc8878.
+const zstdFrame = 0xfd2fb528
+
 var errDamaged = errors.New("the kernel's image is damaged")
 
 // unpackKernel returns the kernel of a bzImage as an ELF file that a VMM can start (by PVH). Error:
@@ -48,14 +53,34 @@ func unpackKernel(image []byte) ([]byte, error) {
 	}
 	// The last four bytes are the unpacked size.
 	payload := image[start : end-4]
-	if binary.LittleEndian.Uint32(payload) != lz4Legacy {
-		return nil, errors.New("the kernel is not packed with LZ4")
+	var data []byte
+	var err error
+	switch binary.LittleEndian.Uint32(payload) {
+	case lz4Legacy:
+		data, err = unpackLZ4(payload[4:], maxKernel)
+	case zstdFrame:
+		data, err = unpackZstd(payload, maxKernel)
+	default:
+		err = errors.New("the kernel is packed neither with LZ4 nor with Zstandard")
 	}
-	data, err := unpackLZ4(payload[4:], maxKernel)
 	if err != nil {
 		return nil, err
 	}
 	return trimELF(data)
+}
+
+// unpackZstd unpacks a stream of Zstandard, to at most most bytes.
+func unpackZstd(in []byte, most uint64) ([]byte, error) {
+	r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(most), zstd.WithDecoderMaxWindow(most))
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	out, err := r.DecodeAll(in, nil)
+	if err != nil {
+		return nil, errDamaged
+	}
+	return out, nil
 }
 
 // unpackLZ4 unpacks a stream of blocks, to at most most bytes.

@@ -25,6 +25,7 @@ type machine struct {
 	engine  engine
 	program string // path, without links
 	accel   string
+	source  string // directory of the kernel, as Options give it
 	kernel  string // paths of the boot files
 	initrd  string
 	tscKHz  int // of this host, for tcg; 0 is unknown

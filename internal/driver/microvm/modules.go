@@ -3,39 +3,31 @@
 package microvm
 
 import (
-	"bytes"
-	"debug/elf"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/carrel-dev/carrel/internal/driver/microvm/boot"
 )
-
-// wantedModules are the modules for a machine's devices and its filesystems, and the one by which
-// the guest ends connections after a restore. A kernel may have some
-// of them built in; then the directory does not have them.
-var wantedModules = []string{"virtio_mmio", "virtio_blk", "virtio_net", "erofs", "overlay", "tcp_diag"}
 
 // readModules reads the modules of a directory. first are the wanted ones and all that they depend
 // on, in the order of loading. more are all the others.
 func readModules(dir string) (first, more []boot.Module, err error) {
 	files := map[string]string{}
-	list, err := filepath.Glob(filepath.Join(dir, "*.ko"))
+	list, err := filepath.Glob(filepath.Join(dir, "*"+boot.ModuleSuffix))
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, file := range list {
-		files[moduleName(filepath.Base(file))] = file
+		files[boot.ModuleName(filepath.Base(file))] = file
 	}
 	seen := map[string]bool{}
 	var visit func(name string) error
 	visit = func(name string) error {
 		file := files[name]
-		if seen[name] || file == "" && slices.Contains(wantedModules, name) {
+		if seen[name] || file == "" && slices.Contains(boot.Wanted, name) {
 			return nil
 		}
 		if file == "" {
@@ -54,7 +46,7 @@ func readModules(dir string) (first, more []boot.Module, err error) {
 		first = append(first, m)
 		return nil
 	}
-	for _, name := range wantedModules {
+	for _, name := range boot.Wanted {
 		if err := visit(name); err != nil {
 			return nil, nil, err
 		}
@@ -72,47 +64,17 @@ func readModules(dir string) (first, more []boot.Module, err error) {
 	return first, more, nil
 }
 
-// moduleName is the name of a module's file, as dependencies name it.
-func moduleName(file string) string {
-	return strings.ReplaceAll(strings.TrimSuffix(file, ".ko"), "-", "_")
-}
-
 // readModule reads a module's file.
 func readModule(name, file string) (boot.Module, error) {
 	data, err := readBounded(file, boot.MaxModule)
 	if err != nil {
 		return boot.Module{}, err
 	}
-	m, err := parseModule(data)
+	m, err := boot.ParseModule(data)
 	if err != nil {
 		return boot.Module{}, fmt.Errorf("%s: %w", file, err)
 	}
 	m.Name, m.Data = name, data
-	return m, nil
-}
-
-// parseModule reads the modules that a module needs, and its aliases, out of its section .modinfo.
-func parseModule(data []byte) (m boot.Module, err error) {
-	f, err := elf.NewFile(bytes.NewReader(data))
-	if err != nil {
-		return m, err
-	}
-	s := f.Section(".modinfo")
-	if s == nil || s.Type == elf.SHT_NOBITS {
-		return m, fmt.Errorf("no module: it has no section .modinfo")
-	}
-	info, err := s.Data()
-	if err != nil {
-		return m, err
-	}
-	for field := range strings.SplitSeq(string(info), "\x00") {
-		if list, ok := strings.CutPrefix(field, "depends="); ok && list != "" {
-			m.Needs = strings.Split(strings.ReplaceAll(list, "-", "_"), ",")
-		}
-		if alias, ok := strings.CutPrefix(field, "alias="); ok {
-			m.Aliases = append(m.Aliases, alias)
-		}
-	}
 	return m, nil
 }
 

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
 	"github.com/carrel-dev/carrel/internal/driver/microvm/boot"
@@ -72,6 +74,24 @@ func TestKernel(t *testing.T) {
 	}
 }
 
+// TestUnpackZstd has a stream of zeros that unpacks to more than it may.
+func TestUnpackZstd(t *testing.T) {
+	w, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed := w.EncodeAll(make([]byte, 1<<20), nil)
+	if out, err := unpackZstd(packed, 1<<20); err != nil || len(out) != 1<<20 {
+		t.Errorf("%d bytes, %v", len(out), err)
+	}
+	if out, err := unpackZstd(packed, 1<<20-1); err == nil {
+		t.Errorf("%d bytes fit into one less", len(out))
+	}
+	if _, err := unpackZstd(packed[:len(packed)/2], 1<<20); err == nil {
+		t.Error("half a stream is one")
+	}
+}
+
 // FuzzKernel unpacks images that are none.
 func FuzzKernel(f *testing.F) {
 	image := make([]byte, 1024)
@@ -81,19 +101,23 @@ func FuzzKernel(f *testing.F) {
 	binary.LittleEndian.PutUint32(image[516:], 4)
 	copy(image[520:], "\x30abc")
 	f.Add(image)
+	packed := bytes.Clone(image[:512])
+	w, err := zstd.NewWriter(nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	packed = w.EncodeAll(bytes.Repeat([]byte{0}, 1<<20), packed)
+	binary.LittleEndian.PutUint32(packed[payloadLength:], uint32(len(packed)-512)+4)
+	f.Add(append(packed, 0, 0, 16, 0))
 	f.Add([]byte{})
 	f.Add(bytes.Repeat([]byte{0xff}, 2048))
-	f.Fuzz(func(_ *testing.T, b []byte) {
+	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _ = unpackKernel(b)
 		_, _ = unpackLZ4(b, 1<<20)
+		if out, err := unpackZstd(b, 1<<20); err == nil && len(out) > 1<<20 {
+			t.Errorf("%d bytes, more than the bound", len(out))
+		}
 	})
-}
-
-// FuzzModule reads dependencies of modules that are none.
-func FuzzModule(f *testing.F) {
-	f.Add([]byte("\x7fELF"))
-	f.Add([]byte{})
-	f.Fuzz(func(_ *testing.T, b []byte) { _, _ = parseModule(b) })
 }
 
 // TestWords finds the reason of an end in a console's text.

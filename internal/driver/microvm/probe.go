@@ -52,7 +52,8 @@ const verdictFile = "accelerator.json"
 // Hints for what a host may lack.
 const (
 	hintQEMU   = "install QEMU for x86 (on Debian: apt-get install qemu-system-x86)"
-	hintKernel = "name a directory with a kernel: carrel serve --microvm-kernel DIR (docs/microvm.md says how to make one)"
+	hintKernel = "get Debian's: carrel template get kernel; or name a directory with one: carrel serve --microvm-kernel DIR"
+	hintBuild  = "build it with: make build"
 	hintTrial  = "see whether the VMM boots anything on this host"
 )
 
@@ -68,9 +69,10 @@ func (d *Driver) Probe(ctx context.Context) error {
 	return err
 }
 
-// prepare makes the boot files and chooses the accelerator, once.
+// prepare makes the boot files and chooses the accelerator, once for each kernel.
 func (d *Driver) prepare(ctx context.Context) (*machine, error) {
-	if m := d.ready.Load(); m != nil {
+	source, noKernel := d.findKernel()
+	if m := d.ready.Load(); m != nil && (m.source == source || noKernel != nil) {
 		return m, nil
 	}
 	select {
@@ -79,10 +81,10 @@ func (d *Driver) prepare(ctx context.Context) (*machine, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if m := d.ready.Load(); m != nil {
+	if m := d.ready.Load(); m != nil && m.source == source {
 		return m, nil
 	}
-	m, err := d.findParts(ctx)
+	m, err := d.findParts(ctx, source, noKernel)
 	if err != nil {
 		return nil, err
 	}
@@ -96,8 +98,20 @@ func (d *Driver) prepare(ctx context.Context) (*machine, error) {
 	return m, nil
 }
 
-// findParts looks for the VMM and makes the boot files.
-func (d *Driver) findParts(ctx context.Context) (*machine, error) {
+// findKernel returns the directory of the kernel. An error says why there is none.
+func (d *Driver) findKernel() (string, error) {
+	if d.opts.Kernel != "" {
+		return d.opts.Kernel, nil
+	}
+	if d.opts.FindKernel == nil {
+		return "", errors.New("none is given")
+	}
+	return d.opts.FindKernel()
+}
+
+// findParts looks for the VMM and makes the boot files. noKernel says why there is no kernel in
+// source.
+func (d *Driver) findParts(ctx context.Context, source string, noKernel error) (*machine, error) {
 	if runtime.GOARCH != "amd64" {
 		return nil, unsupported(fmt.Errorf("no machine for %s", runtime.GOARCH), "use an amd64 host")
 	}
@@ -105,14 +119,18 @@ func (d *Driver) findParts(ctx context.Context) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.opts.Kernel == "" || d.opts.Init == "" {
-		return nil, unsupported(errors.New("no kernel for machines is given"), hintKernel)
+	m.source = source
+	if d.opts.Init == "" {
+		return nil, unsupported(errors.New("this binary was built without carrel-init, the first program of machines"), hintBuild)
 	}
-	image, err := d.readKernel()
+	if noKernel != nil {
+		return nil, unsupported(fmt.Errorf("there is no kernel for machines: %w", noKernel), hintKernel)
+	}
+	image, err := d.readKernel(m.source)
 	if err != nil {
 		return nil, unsupported(fmt.Errorf("the machines' kernel: %w", err), hintKernel)
 	}
-	initrd, err := d.makeInitrd()
+	initrd, err := d.makeInitrd(m.source)
 	if err != nil {
 		return nil, unsupported(fmt.Errorf("the machines' initrd: %w", err), hintKernel)
 	}
@@ -126,16 +144,16 @@ func (d *Driver) findParts(ctx context.Context) (*machine, error) {
 	return m, nil
 }
 
-// readKernel reads the kernel: vmlinux, or vmlinuz, which it unpacks if it can.
-func (d *Driver) readKernel() ([]byte, error) {
-	data, err := readBounded(filepath.Join(d.opts.Kernel, "vmlinux"), maxKernel)
+// readKernel reads the kernel in a directory: vmlinux, or vmlinuz, which it unpacks if it can.
+func (d *Driver) readKernel(dir string) ([]byte, error) {
+	data, err := readBounded(filepath.Join(dir, "vmlinux"), maxKernel)
 	if err == nil {
 		return trimELF(data)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	image, err := readBounded(filepath.Join(d.opts.Kernel, "vmlinuz"), maxKernel)
+	image, err := readBounded(filepath.Join(dir, "vmlinuz"), maxKernel)
 	if err != nil {
 		return nil, err
 	}
@@ -208,14 +226,14 @@ func findQEMU(given string) (string, error) {
 	return path, nil
 }
 
-// makeInitrd puts carrel-init and the modules into an archive: first those that are loaded at the
+// makeInitrd puts carrel-init and the modules of a kernel's directory into an archive: first those that are loaded at the
 // start.
-func (d *Driver) makeInitrd() ([]byte, error) {
+func (d *Driver) makeInitrd(dir string) ([]byte, error) {
 	init, err := readBounded(d.opts.Init, maxInit)
 	if err != nil {
 		return nil, err
 	}
-	first, more, err := readModules(filepath.Join(d.opts.Kernel, "modules"))
+	first, more, err := readModules(filepath.Join(dir, "modules"))
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,9 @@ type Set struct {
 	// younger.
 	Epoch     int64
 	Templates []Contents
-	Pins      []Pin // sorted by name
+	// Kernel is the package with the kernel of virtual machines, one of Pins; "" is none.
+	Kernel string
+	Pins   []Pin // sorted by name
 }
 
 //go:embed pins/*.pins
@@ -69,6 +71,9 @@ func (s *Set) Format() []byte {
 	fmt.Fprintf(&b, "release %s %s %s %d\n", s.Suite, s.Version, s.Arch, s.Epoch)
 	for _, t := range s.Templates {
 		fmt.Fprintf(&b, "template %s %s\n", t.Name, strings.Join(t.Packages, " "))
+	}
+	if s.Kernel != "" {
+		fmt.Fprintf(&b, "kernel %s\n", s.Kernel)
 	}
 	for _, p := range s.Pins {
 		fmt.Fprintf(&b, "package %s %s %s %s %s %d %s\n", p.Name, p.Version, p.Arch, p.Archive, p.Path,
@@ -97,6 +102,9 @@ func ParseSet(raw []byte) (*Set, error) {
 			return nil, fmt.Errorf("pins: %w", err)
 		}
 	}
+	if _, ok := s.pin(s.Kernel); !ok && s.Kernel != "" {
+		return nil, fmt.Errorf("pins: kernel %s is not pinned", s.Kernel)
+	}
 	return s, nil
 }
 
@@ -109,6 +117,9 @@ func (s *Set) line(f []string) (err error) {
 		return err
 	case f[0] == "template" && len(f) > 2:
 		s.Templates = append(s.Templates, Contents{Name: f[1], Packages: f[2:]})
+		return nil
+	case f[0] == "kernel" && len(f) == 2:
+		s.Kernel = f[1]
 		return nil
 	case f[0] == "package" && len(f) == 8:
 		p := Pin{Name: f[1], Version: f[2], Arch: f[3], Archive: f[4], Path: f[5], SHA256: f[7]}

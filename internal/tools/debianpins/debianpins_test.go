@@ -166,7 +166,9 @@ func TestRun(t *testing.T) {
 			}
 		}
 	}
-	index += paragraph("dpkg", "1", "Essential: yes\n")
+	index += paragraph("dpkg", "1", "Essential: yes\n") +
+		paragraph("linux-image-cloud-amd64", "6", "Depends: linux-image-6.1-cloud-amd64 (= 6)\n") +
+		paragraph("linux-image-6.1-cloud-amd64", "6", "Depends: kmod, initramfs-tools\n")
 	write := func(name, text string) {
 		t.Helper()
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -174,14 +176,19 @@ func TestRun(t *testing.T) {
 		}
 	}
 	write("ring.gpg", string(ring))
-	for _, suite := range []string{"trixie", "trixie-updates", "trixie-security"} {
-		text := index
-		if suite != "trixie" {
-			text = paragraph("curl", "2", "")
+	updates := paragraph("curl", "2", "")
+	suites := func() {
+		t.Helper()
+		for _, suite := range []string{"trixie", "trixie-updates", "trixie-security"} {
+			text := index
+			if suite != "trixie" {
+				text = updates
+			}
+			write("mirror_dists_"+suite+"_InRelease", string(sign(releaseText(suite, text))))
+			write("mirror_dists_"+suite+"_main_binary-amd64_Packages", text)
 		}
-		write("mirror_dists_"+suite+"_InRelease", string(sign(releaseText(suite, text))))
-		write("mirror_dists_"+suite+"_main_binary-amd64_Packages", text)
 	}
+	suites()
 	var out bytes.Buffer
 	if err := run(&out, dir, keyring, "trixie", "amd64"); err != nil {
 		t.Fatal(err)
@@ -193,6 +200,26 @@ func TestRun(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "package curl 2 all debian ") {
 		t.Error("an update is not used")
+	}
+	if set.Kernel != "linux-image-6.1-cloud-amd64" || strings.Contains(out.String(), "package kmod ") {
+		t.Errorf("kernel %q, without what it depends on", set.Kernel)
+	}
+	// The kernel alone is renewed: what else is new stays away.
+	write("pins", out.String())
+	updates = paragraph("curl", "3", "") +
+		paragraph("linux-image-cloud-amd64", "7", "Depends: linux-image-6.2-cloud-amd64 (= 7)\n") +
+		paragraph("linux-image-6.2-cloud-amd64", "7", "")
+	suites()
+	if err := renewKernel(filepath.Join(dir, "pins"), dir, keyring); err != nil {
+		t.Fatal(err)
+	}
+	renewed, err := os.ReadFile(filepath.Join(dir, "pins"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.NewReplacer("linux-image-6.1-cloud-amd64 6 ", "linux-image-6.2-cloud-amd64 7 ",
+		"linux-image-6.1-cloud-amd64", "linux-image-6.2-cloud-amd64").Replace(out.String()); string(renewed) != want {
+		t.Errorf("renewed:\n%s\nwant:\n%s", renewed, want)
 	}
 	write("mirror_dists_trixie_main_binary-amd64_Packages",
 		index+paragraph("evil", "1", "Essential: yes\n"))
