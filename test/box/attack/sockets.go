@@ -155,10 +155,14 @@ func interfaces(target) {
 	}
 }
 
-// terminal types into the caller's terminal, for the shell to run it afterwards.
+// terminal types into the caller's terminal, for the shell to run it afterwards. In a box it tries
+// other terminals, too. Without one it would reach those of people who work on this machine.
 func terminal(t target) {
-	files := []int{0, 1, 2}
-	for _, p := range []string{"/dev/tty", t["terminal"], "/dev/console", "/dev/pts/0", "/dev/pts/1"} {
+	files, names := []int{0, 1, 2}, []string{"/dev/tty", t["terminal"]}
+	if t["boxed"] != "" {
+		names = append(names, "/dev/console", "/dev/pts/0", "/dev/pts/1")
+	}
+	for _, p := range names {
 		if fd, err := unix.Open(p, unix.O_RDWR|unix.O_NOCTTY, 0); err == nil {
 			files = append(files, fd)
 		}
