@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -76,8 +75,9 @@ func reseed(entropy []byte) error {
 // bootIDFile is where programs read the name of the machine's boot.
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
 
-// newBootID lays a file with another ID over the kernel's, which can't be changed. The file's own
-// filesystem leaves the tree afterwards.
+// newBootID lays another file over the kernel's, which can't be changed. The file has no name of its
+// own afterwards. It lies among the devices, which have a filesystem in memory: to mount one for it
+// would take an emulated machine several times as long.
 func newBootID() error {
 	var id [16]byte
 	_, _ = rand.Read(id[:])
@@ -85,17 +85,14 @@ func newBootID() error {
 	text := fmt.Sprintf("%x-%x-%x-%x-%x\n", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 	for unix.Unmount(bootIDFile, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) == nil { // an earlier one
 	}
-	dir, err := os.MkdirTemp("/dev", ".boot-")
+	name := "/dev/.boot-" + text[:8]
+	fd, err := unix.Open(name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o444)
 	if err != nil {
-		return err
+		return &os.PathError{Op: "create", Path: name, Err: err}
 	}
-	defer os.Remove(dir)
-	if err := unix.Mount("boot", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=4k,mode=700"); err != nil {
-		return os.NewSyscallError("mount tmpfs", err)
-	}
-	defer unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-	name := filepath.Join(dir, "boot_id")
-	if err := os.WriteFile(name, []byte(text), 0o444); err != nil {
+	defer unix.Unlink(name)
+	_, err = unix.Write(fd, []byte(text))
+	if err = errors.Join(err, unix.Fchmod(fd, 0o444), unix.Close(fd)); err != nil {
 		return err
 	}
 	return os.NewSyscallError("mount", unix.Mount(name, bootIDFile, "", unix.MS_BIND, ""))
