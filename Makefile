@@ -255,7 +255,7 @@ machine-smoke: need-microvm need-sdk build
 
 # Whole daemons whose sandboxes are virtual machines: deaths, time, network, Docker inside, and E2B's clients. RUN= chooses tests.
 machines: need-microvm need-sdk build
-	$(MICROVM) -p 1 -v -timeout 60m -run '$(or $(RUN),^TestMachine)' ./test/crash ./test/time ./test/net ./test/sdk
+	$(MICROVM) -p 1 -v -timeout 60m -run '$(or $(RUN),^TestMachine)' ./test/crash ./test/time ./test/net ./test/escape ./test/sdk
 
 # One test of each, but for deaths.
 machines-short: need-microvm need-sdk build

@@ -23,6 +23,7 @@ const inside = "/tmp/escape"
 
 // house is a daemon whose outside world consists of canaries.
 type house struct {
+	tier    carrel.Tier // of its sandboxes
 	world   *canary.World
 	plan    plan.Plan
 	daemon  *daemontest.Daemon
@@ -30,10 +31,10 @@ type house struct {
 	program string
 }
 
-// openHouse starts a daemon.
-func openHouse(t *testing.T) *house {
+// openHouse starts a daemon with further arguments.
+func openHouse(t *testing.T, tier carrel.Tier, args ...string) *house {
 	t.Helper()
-	h := &house{world: canary.NewWorld(t), plan: newPlan(), program: buildProgram(t)}
+	h := &house{tier: tier, world: canary.NewWorld(t), plan: newPlan(), program: buildProgram(t)}
 	h.plan.Host = h.world.AddHost(t)
 	h.plan.Abstract, h.plan.Path = "carrel-escape-"+h.plan.Run, filepath.Join(os.TempDir(), "carrel-escape-"+h.plan.Run)
 	for _, name := range []string{"@" + h.plan.Abstract, h.plan.Path} {
@@ -43,7 +44,7 @@ func openHouse(t *testing.T) *house {
 		}
 		h.world.Add(canary.NewOn(t, "socket "+name, l))
 	}
-	h.daemon = daemontest.Start(t, "--wire-table", writeTable(t, h.world))
+	h.daemon = daemontest.Start(t, append(args, "--wire-table", writeTable(t, h.world))...)
 	u, err := url.Parse(h.daemon.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +82,7 @@ func writeTable(t testing.TB, w *canary.World) string {
 func (h *house) sandbox(t *testing.T, n carrel.Network) (carrel.Sandbox, carrel.Computer) {
 	t.Helper()
 	ctx := t.Context()
-	sb, err := h.svc.Create(ctx, carrel.CreateOptions{Tier: carrel.GVisor, Network: n, Timeout: 20 * time.Minute})
+	sb, err := h.svc.Create(ctx, carrel.CreateOptions{Tier: h.tier, Network: n, Timeout: 20 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,18 @@ func (h *house) sandbox(t *testing.T, n carrel.Network) (carrel.Sandbox, carrel.
 // TestGVisor runs the program in real sandboxes of a real daemon.
 func TestGVisor(t *testing.T) {
 	testenv.Need(t, "root", needRoot())
-	h := openHouse(t)
+	// TestNamespace has the others: "internet" is "allow" in E2B's words.
+	openHouse(t, carrel.GVisor).escape(t, "list", "inspect")
+}
+
+// TestMachineEscape runs the program in virtual machines, whose root may send any frame.
+func TestMachineEscape(t *testing.T) {
+	openHouse(t, carrel.MicroVM, daemontest.Machines(t)...).escape(t, "deny", "list")
+}
+
+// escape runs the program under each policy, and as each user. With -short it runs it as root alone,
+// and under those policies that are named.
+func (h *house) escape(t *testing.T, short ...string) {
 	users := []string{"root"}
 	if !testing.Short() {
 		users = append(users, "") // the sandbox's own
@@ -120,8 +132,8 @@ func TestGVisor(t *testing.T) {
 	}
 	heard.Until(t, "listening")
 	for name, e := range expectations() {
-		if testing.Short() && name != "list" && name != "inspect" {
-			continue // TestNamespace has them: "internet" is "allow" in E2B's words
+		if testing.Short() && !slices.Contains(short, name) {
+			continue
 		}
 		for _, user := range users {
 			t.Run(name+"/user="+user, func(t *testing.T) {

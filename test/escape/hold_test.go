@@ -89,7 +89,16 @@ func TestNamespaceHold(t *testing.T) {
 // TestGVisorHold does the same with a sandbox of a daemon, through the API.
 func TestGVisorHold(t *testing.T) {
 	testenv.Need(t, "root", needRoot())
-	h := openHouse(t)
+	openHouse(t, carrel.GVisor).hold(t)
+}
+
+// TestMachineHold does the same with virtual machines.
+func TestMachineHold(t *testing.T) {
+	openHouse(t, carrel.MicroVM, daemontest.Machines(t)...).hold(t)
+}
+
+// hold changes the policies of sandboxes.
+func (h *house) hold(t *testing.T) {
 	for _, change := range changes() {
 		t.Run(change.name, func(t *testing.T) {
 			h.world.Forget()

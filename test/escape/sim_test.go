@@ -14,7 +14,7 @@ import (
 // policy allows may arrive. Under allowAll the stranger outside must be reached, which shows that
 // the attempts are real, and nobody else may be.
 func TestSim(t *testing.T) {
-	h := openHouse(t)
+	h := openHouse(t, carrel.Sim)
 	for name, n := range map[string]carrel.Network{"list": allowList(false), "allow": allowAll()} {
 		t.Run(name, func(t *testing.T) {
 			h.world.Forget()
