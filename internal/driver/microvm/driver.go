@@ -111,6 +111,7 @@ func (d *Driver) Close() error {
 		hosted.CloseAll(in.console, in.vmmLog)
 		in.leaveMemory()
 	}
+	d.memories.close()
 	return d.groups.Close() // removes only empty groups
 }
 

@@ -4,8 +4,10 @@ package microvm
 
 import (
 	"context"
+	"math"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,11 +17,20 @@ import (
 // sandboxes. So the VMM gets a copy in memory that is sealed: nobody can write to it any more. All
 // sandboxes of one snapshot share it.
 
-// memories are the sealed copies that are in use.
+// memories are the sealed copies that are in use, and at most one that was: to make a copy takes a good
+// part of a restore, and creations one after the other restore the same snapshot.
 type memories struct {
 	mu    sync.Mutex
 	known map[fileKey]*sealed
+	last  *sealed     // without users
+	drop  *time.Timer // drops last
 }
+
+// How long a copy without users is kept, and how large it may be, in bytes.
+const (
+	keptTime = time.Minute
+	maxKept  = 512 << 20
+)
 
 // sealed is one.
 type sealed struct {
@@ -46,6 +57,10 @@ func (m *memories) use(ctx context.Context, from *os.File, size int64) (*sealed,
 		m.known[key] = s
 	}
 	s.users++
+	if m.last == s { // it has one again
+		m.drop.Stop()
+		m.last = nil
+	}
 	m.mu.Unlock()
 	if !known {
 		// Others may wait for it, so it does not end with this caller.
@@ -75,11 +90,53 @@ func (m *memories) leave(s *sealed) {
 	if s.users--; s.users > 0 {
 		return
 	}
-	delete(m.known, s.key)
 	<-s.ready
+	if s.file == nil || heldBytes(s.file) > maxKept {
+		m.forget(s)
+		return
+	}
+	m.forgetLast()
+	m.last = s
+	m.drop = time.AfterFunc(keptTime, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.last == s && s.users == 0 {
+			m.forgetLast()
+		}
+	})
+}
+
+// close drops the copy without users.
+func (m *memories) close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.forgetLast()
+}
+
+// forgetLast drops the copy without users. m.mu is held.
+func (m *memories) forgetLast() {
+	if m.last != nil {
+		m.drop.Stop()
+		m.forget(m.last)
+		m.last = nil
+	}
+}
+
+// forget drops a copy. m.mu is held.
+func (m *memories) forget(s *sealed) {
+	delete(m.known, s.key)
 	if s.file != nil {
 		s.file.Close()
 	}
+}
+
+// heldBytes is how much memory a copy takes.
+func heldBytes(f *os.File) int64 {
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil {
+		return math.MaxInt64
+	}
+	return st.Blocks * 512
 }
 
 // seal copies a file into memory that nobody can change.
