@@ -92,7 +92,9 @@ func benchWire(ctx context.Context, _ *daemon, o Options) ([]row, error) {
 		return nil, err
 	}
 	defer d.stop()
-	boxes, err := b.sandboxes(ctx, d)
+	opts := base(carrel.GVisor)
+	opts.Network = carrel.Network{Internet: true}
+	boxes, err := b.sandboxes(ctx, d, outside, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -211,16 +213,20 @@ func (b *wireBench) namespace(ctx context.Context, i int, mode string, port int,
 }
 
 // wireBoxes are sandboxes with the traffic program in them.
-type wireBoxes struct{ computers []carrel.Computer }
+type wireBoxes struct {
+	ids       []carrel.ID
+	computers []carrel.Computer
+}
 
-func (b *wireBench) sandboxes(ctx context.Context, d *daemon) (*wireBoxes, error) {
+// sandboxes makes n of them.
+func (b *wireBench) sandboxes(ctx context.Context, d *daemon, n int, opts carrel.CreateOptions) (*wireBoxes, error) {
 	boxes := &wireBoxes{}
-	for range outside {
-		sb, err := d.svc.Create(ctx, carrel.CreateOptions{Template: "base", Tier: carrel.GVisor, Timeout: time.Hour,
-			Network: carrel.Network{Internet: true}})
+	for range n {
+		sb, err := d.svc.Create(ctx, opts)
 		if err != nil {
 			return nil, err
 		}
+		boxes.ids = append(boxes.ids, sb.ID)
 		c, err := d.svc.Computer(ctx, sb.ID)
 		if err != nil {
 			return nil, err
