@@ -69,37 +69,30 @@ func benchMicroVM(ctx context.Context, s *session) ([]row, error) {
 }
 
 // machine describes a small sandbox.
-func (b *machineBench) machine() carrel.CreateOptions {
+func (b *machineBench) machine(template string) carrel.CreateOptions {
 	opts := base(carrel.MicroVM)
-	opts.Limits.MemoryMB = 256
+	opts.Template, opts.Limits.MemoryMB = template, 256
 	return opts
 }
 
-// boots measures sandboxes that boot, in turns with the peer. A template that has a start command and
-// no ready command is not started ahead.
+// booting is the template of sandboxes that boot. One that has a start command and no ready command is
+// not started ahead.
+const booting = "bench-boots"
+
+// boots measures sandboxes that boot, in turns with the peer.
 func (b *machineBench) boots(ctx context.Context) error {
-	if err := b.bootEach(ctx, true); err != nil {
+	if err := b.makeTemplate(ctx, booting, "FROM template://base\nRUN true\n"); err != nil {
 		return err
 	}
-	ours := b.starting("boot", b.machine(), nil)
+	if _, err := b.svc.UpdateTemplate(ctx, booting, carrel.TemplateUpdate{Start: &[]string{"/bin/true"}}); err != nil {
+		return err
+	}
+	ours := b.starting("boot", b.machine(booting), nil)
 	peer := &runner{name: "stock QEMU", once: b.stockQEMU}
 	err := race(ctx, 1, b.o.samples(20), ours, peer)
-	if err == nil {
-		err = b.bootEach(ctx, false)
-	}
 	b.rows = append(b.rows, fewer("microvm: boot → first command's output", "ms", ours.times, 1900).key("microvm.boot"),
 		summarise("stock QEMU, the same kernel: start → first program's output", "ms", peer.times).key("microvm.boot.qemu"),
 		ratio("  boot ÷ stock QEMU", ours.times, peer.times).key("microvm.boot.ratio"))
-	return err
-}
-
-// bootEach has each sandbox boot, or lets the daemon start the template ahead.
-func (b *machineBench) bootEach(ctx context.Context, each bool) error {
-	start := []string{}
-	if each {
-		start = []string{"/bin/true"}
-	}
-	_, err := b.svc.UpdateTemplate(ctx, "base", carrel.TemplateUpdate{Start: &start})
 	return err
 }
 
@@ -154,7 +147,7 @@ const startTime = 5 * time.Minute
 // ownStart measures sandboxes that go on from their template's own start.
 func (b *machineBench) ownStart(ctx context.Context) error {
 	for began := time.Now(); ; {
-		sb, err := b.svc.Create(ctx, b.machine())
+		sb, err := b.svc.Create(ctx, b.machine("base"))
 		if err != nil {
 			return err
 		}
@@ -172,7 +165,7 @@ func (b *machineBench) ownStart(ctx context.Context) error {
 		}
 	}
 	var made []float64
-	ours := b.starting("own start", b.machine(), &made)
+	ours := b.starting("own start", b.machine("base"), &made)
 	ours.gap = createGap
 	err := race(ctx, 1, b.o.samples(20), ours)
 	b.rows = append(b.rows, fewer("microvm: create from the template's own start", "ms", made, 250).key("microvm.create"),
@@ -233,7 +226,7 @@ const (
 // crowd makes forks that stay idle, asks each whether it lives, and reads their VMMs' memory. Memory
 // that several share counts in parts.
 func (b *machineBench) crowd(ctx context.Context) error {
-	sb, err := b.svc.Create(ctx, b.machine())
+	sb, err := b.svc.Create(ctx, b.machine("base"))
 	if err != nil {
 		return err
 	}
@@ -303,7 +296,7 @@ func vmmMemory(id carrel.ID) (mb float64, err error) {
 
 // network measures one stream in each direction.
 func (b *machineBench) network(ctx context.Context, traffic *wireBench) error {
-	opts := b.machine()
+	opts := b.machine("base")
 	opts.Network = carrel.Network{Internet: true}
 	boxes, err := traffic.sandboxes(ctx, b.daemon, 1, opts)
 	if err != nil {
@@ -330,9 +323,6 @@ func (b *machineBench) network(ctx context.Context, traffic *wireBench) error {
 
 // underLoad boots machines while the processors have more to do than they can.
 func (b *machineBench) underLoad(ctx context.Context) error {
-	if err := b.bootEach(ctx, true); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	var busy sync.WaitGroup
 	defer busy.Wait()
@@ -344,7 +334,7 @@ func (b *machineBench) underLoad(ctx context.Context) error {
 		})
 	}
 	n := b.o.samples(200)
-	ours := b.starting("boot under load", b.machine(), nil)
+	ours := b.starting("boot under load", b.machine(booting), nil)
 	booted := 0
 	var errs []error
 	for range n {
