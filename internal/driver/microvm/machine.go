@@ -38,8 +38,8 @@ type machine struct {
 // Sizes of a VMM, in MiB.
 const (
 	qemuMB     = 160 // memory beside the machine's own: QEMU, and the kernel's file
-	smallCache = 32  // of translated code
-	bigCache   = 64
+	smallCache = 128 // of translated code: a boot has 70 MB of it
+	bigCache   = 256
 	bigMemory  = 512 // machines from this size on get the bigger one
 	trialMB    = 128
 )
