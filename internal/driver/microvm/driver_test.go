@@ -3,7 +3,12 @@
 package microvm_test
 
 import (
+	"bufio"
 	"context"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -70,4 +75,43 @@ func TestDriver(t *testing.T) {
 		Many: many, OwnKernel: true, Slow: true,
 		Skip: map[string]string{"escape/what tells of the host": "the machine's kernel tells of the machine, whose parts have the names that every machine's have"},
 	})
+}
+
+// TestStoppedMachineRecovered shows that a daemon that died during a snapshot leaves no machine that
+// stands still: the next one lets it go on.
+func TestStoppedMachineRecovered(t *testing.T) {
+	s := newJudged(t)
+	d := s.open(t)
+	spec := newSpec(t)
+	in, err := d.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := guest.NewConn(in.Dial, guest.ConnOptions{ID: spec.ID})
+	testenv.EventuallyNil(t, "the guest answers", func() error { return conn.Health(t.Context()) })
+	_ = conn.Close()
+	q, err := net.Dial("unix", filepath.Join(spec.Dir, "control"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(q, `{"execute":"qmp_capabilities"}{"execute":"stop"}`); err != nil {
+		t.Fatal(err)
+	}
+	said := bufio.NewScanner(q)
+	for said.Scan() && !strings.Contains(said.Text(), `"STOP"`) {
+	}
+	_ = q.Close()
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	in, err = s.open(t).Recover(t.Context(), in.Handle())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn = guest.NewConn(in.Dial, guest.ConnOptions{ID: spec.ID})
+	testenv.EventuallyNil(t, "the guest answers again", func() error { return conn.Health(t.Context()) })
+	_ = conn.Close()
+	if err := in.Destroy(t.Context()); err != nil {
+		t.Error(err)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
@@ -34,7 +35,32 @@ func (d *Driver) Recover(ctx context.Context, h driver.Handle) (driver.Instance,
 		return nil, err
 	}
 	in.begin(pidfd)
+	in.wake(ctx)
 	return in, nil
+}
+
+// wakeTime bounds the question whether a machine runs.
+const wakeTime = 5 * time.Second
+
+// wake lets a machine go on that an earlier daemon had stopped for a snapshot when it died. A frozen
+// VMM can't be asked. Its machine was not stopped: a snapshot of it lets the VMM run.
+func (in *Instance) wake(ctx context.Context) {
+	if in.isFrozen() {
+		return
+	}
+	asked, cancel := context.WithTimeout(ctx, wakeTime)
+	defer cancel()
+	q, err := dialControl(asked, in.rec.Dir, nil)
+	if err != nil {
+		in.d.log.Warn("a machine does not say whether it runs", "sandbox", in.rec.ID, "err", err)
+		return
+	}
+	status, err := q.status(asked, "query-status")
+	q.close()
+	if err == nil && status != "running" {
+		in.d.log.Info("a machine goes on that a snapshot had stopped", "sandbox", in.rec.ID)
+		in.goOn(ctx)
+	}
 }
 
 // Sweep implements driver.Sweeper.
