@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -210,6 +211,89 @@ func TestHostileMachine(t *testing.T) {
 	if e, err := in.Wait(ctx); err != nil || e.Reason != carrel.EndCrashed || e.Message == "" {
 		t.Errorf("after a reset the end is %+v, %v", e, err)
 	}
+}
+
+// TestHostileDevices takes the disks and the network card from the machine's kernel and writes garbage
+// to their registers and queues. The machine may live or end. Its VMM stays in its walls and within its
+// memory, and nothing of it is left.
+func TestHostileDevices(t *testing.T) {
+	const seconds = 5
+	d := newJudged(t).open(t)
+	spec := newSpec(t)
+	in, conn, pid := bootOne(t, d, spec)
+	f, err := os.Open(need(t).Attack)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := conn.Files("root").Write(t.Context(), "/tmp/attack", f); err != nil {
+		t.Fatal(err)
+	}
+	run(t, conn, "chmod 755 /tmp/attack")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	said, stopped := &strings.Builder{}, make(chan struct{})
+	go func() { // the connection ends with the card
+		defer close(stopped)
+		_, _ = conn.Run(ctx, carrel.Command{Args: []string{"/tmp/attack", "virtio", strconv.Itoa(seconds)}, User: "root", Dir: "/", Stdout: said})
+	}()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = in.Wait(ctx)
+	}()
+	var most int64
+	testenv.Eventually(t, "the machine ends", func() bool {
+		most = max(most, resident(t, pid))
+		select {
+		case <-ended:
+			return true
+		default:
+			return false
+		}
+	})
+	if allowed := int64(limits.MemoryMB+160+128) << 20; most > allowed {
+		t.Errorf("the VMM used %d MiB", most>>20)
+	}
+	e, err := in.Wait(ctx)
+	if err != nil || e.Reason != carrel.EndCrashed {
+		t.Errorf("the end is %+v, %v", e, err)
+	}
+	t.Logf("it used %d MiB, and said: %s", most>>20, e.Message)
+	// Either the attack came to its end, or QEMU gave up before.
+	if !strings.Contains(e.Message, "of 4 devices") && !strings.Contains(e.Message, "qemu-system-x86_64: ") {
+		t.Error("the devices were not attacked")
+	}
+	cancel()
+	<-stopped
+	if !strings.Contains(said.String(), "virtio\tcontrol") {
+		t.Errorf("the attack says %q", said)
+	}
+	if err := in.Destroy(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if list, _ := os.ReadDir(spec.Dir); len(list) > 0 || vmmOf(string(spec.ID)) > 0 {
+		t.Errorf("it left %v", list)
+	}
+}
+
+// resident is the memory of a process, 0 when it has ended.
+func resident(t *testing.T, pid int) int64 {
+	t.Helper()
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+		return 0
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, "RssAnon:"); ok {
+			kb, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
+			return kb << 10
+		}
+	}
+	return 0
 }
 
 // TestKilledAtEachStep kills the VMM while a machine is restored. The restore fails, or the sandbox

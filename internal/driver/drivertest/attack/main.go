@@ -43,6 +43,7 @@ var attempts = map[string]func(args []string){
 	"many":     many,
 	"odd":      odd,
 	"churn":    churn,
+	"virtio":   virtio,
 }
 
 func main() {
