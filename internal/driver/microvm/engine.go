@@ -57,6 +57,9 @@ type engine interface {
 	// save stops the machine, writes the files of a snapshot, and lets it go on. wake, unless nil,
 	// lets a VMM run that is frozen, so that it can answer; then save leaves it running.
 	save(ctx context.Context, in *Instance, files map[string]*os.File, memory bool, wake func() error) error
+	// wake lets a machine go on that a daemon had stopped for a snapshot when it died. A machine that
+	// runs is left alone.
+	wake(ctx context.Context, in *Instance) error
 }
 
 var (
@@ -218,6 +221,21 @@ func (qemu) save(ctx context.Context, in *Instance, files map[string]*os.File, m
 	}
 	q.close()
 	in.goOn(undo)
+	return err
+}
+
+// wake implements engine.
+func (qemu) wake(ctx context.Context, in *Instance) error {
+	q, err := dialControl(ctx, in.rec.Dir, nil)
+	if err != nil {
+		return err
+	}
+	status, err := q.status(ctx, "query-status")
+	q.close()
+	if err == nil && status != "running" {
+		in.d.log.Info("a machine goes on that a snapshot had stopped", "sandbox", in.rec.ID, "status", words([]byte(status)))
+		in.goOn(ctx)
+	}
 	return err
 }
 

@@ -96,6 +96,16 @@ func (firecracker) goOn(ctx context.Context, in *Instance) {
 	}
 }
 
+// wake implements engine. The VMM refuses if the machine is not paused.
+func (firecracker) wake(ctx context.Context, in *Instance) error {
+	a := dialAPI(in.vmm())
+	defer a.close()
+	if err := a.do(ctx, apiTime, resumeRequest); err == nil {
+		in.d.log.Info("a machine goes on that a snapshot had stopped", "sandbox", in.rec.ID)
+	}
+	return ctx.Err()
+}
+
 // take copies what a VMM wrote. A size of -1 is any that a state may have. The VMM may still change
 // the file. That harms only its own snapshot.
 func (in *Instance) take(ctx context.Context, to *os.File, file string, size int64) error {

@@ -44,7 +44,16 @@ func (in *Instance) Freeze(ctx context.Context) error {
 
 // Thaw implements driver.Freezer.
 func (in *Instance) Thaw(ctx context.Context) error {
-	return in.withIce(ctx, "thaw sandbox", func() error { return in.setIce(ctx, false) })
+	return in.withIce(ctx, "thaw sandbox", func() error {
+		if err := in.setIce(ctx, false); err != nil {
+			return err
+		}
+		if in.adopted { // its first thaw may follow a daemon's death
+			in.adopted = false
+			in.wake(ctx)
+		}
+		return nil
+	})
 }
 
 // withIce runs do while nothing else stops or saves the machine.

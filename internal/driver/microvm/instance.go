@@ -49,11 +49,12 @@ type Instance struct {
 
 	console, vmmLog *os.File // nil after Recover
 
-	unram  sync.Once // its use of ram ends once
-	ram    *sealed   // what the VMM maps; nil if it booted, and after Recover
-	memory hosted.MemoryGuard
-	ice    chan struct{} // one entry: who stops or saves the machine
-	up     atomic.Bool   // the machine has answered a connection, or refused one
+	unram   sync.Once // its use of ram ends once
+	ram     *sealed   // what the VMM maps; nil if it booted, and after Recover
+	memory  hosted.MemoryGuard
+	ice     chan struct{} // one entry: who stops or saves the machine
+	adopted bool          // an earlier daemon had it, and nothing was thawed since; ice guards it
+	up      atomic.Bool   // the machine has answered a connection, or refused one
 }
 
 var _ driver.Instance = (*Instance)(nil)

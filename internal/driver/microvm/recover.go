@@ -28,7 +28,7 @@ func (d *Driver) Recover(ctx context.Context, h driver.Handle) (driver.Instance,
 		return nil, &carrel.Error{Op: hosted.OpRecover, Kind: carrel.Unsupported, ID: rec.ID, Err: err}
 	}
 	rec.Dir = d.opts.Follow(&rec.Record)(rec.Dir)
-	in := &Instance{d: d, engine: kind, rec: *rec, group: cgroup.Load(rec.Group), ice: make(chan struct{}, 1)}
+	in := &Instance{d: d, engine: kind, rec: *rec, group: cgroup.Load(rec.Group), ice: make(chan struct{}, 1), adopted: true}
 	reopen := func(ctx context.Context) error { return d.links.Reopen(ctx, &in.Life, &in.rec.Record, rec.MTU) }
 	pidfd, err := in.Adopt(ctx, &in.rec.Record, reopen, in.params)
 	if err != nil {
@@ -43,23 +43,15 @@ func (d *Driver) Recover(ctx context.Context, h driver.Handle) (driver.Instance,
 const wakeTime = 5 * time.Second
 
 // wake lets a machine go on that an earlier daemon had stopped for a snapshot when it died. A frozen
-// VMM can't be asked. Its machine was not stopped: a snapshot of it lets the VMM run.
+// VMM can't be asked: the thaw does it.
 func (in *Instance) wake(ctx context.Context) {
 	if in.isFrozen() {
 		return
 	}
-	asked, cancel := context.WithTimeout(ctx, wakeTime)
+	ctx, cancel := context.WithTimeout(ctx, wakeTime)
 	defer cancel()
-	q, err := dialControl(asked, in.rec.Dir, nil)
-	if err != nil {
+	if err := in.engine.wake(ctx, in); err != nil {
 		in.d.log.Warn("a machine does not say whether it runs", "sandbox", in.rec.ID, "err", err)
-		return
-	}
-	status, err := q.status(asked, "query-status")
-	q.close()
-	if err == nil && status != "running" {
-		in.d.log.Info("a machine goes on that a snapshot had stopped", "sandbox", in.rec.ID)
-		in.goOn(ctx)
 	}
 }
 
