@@ -63,8 +63,10 @@ func TestManyPaused(t *testing.T) {
 		for i := range took {
 			slices.Sort(took[i])
 		}
-		// Compare the shortest times. A scan of all sandboxes would take 30 or 100 times as long.
-		if a, b := took[0][0], took[1][0]; b > 3*a+100*time.Microsecond {
+		// Compare the shortest times, and on a busy machine, where a single lucky one is far shorter, those in
+		// the middle. A scan of all sandboxes would take 30 or 100 times as long.
+		longer := func(at int) bool { return took[1][at] > 3*took[0][at]+100*time.Microsecond }
+		if a, b := took[0][0], took[1][0]; longer(0) && longer(20) {
 			t.Errorf("%s: %v with %d paused, %v with %d", name, a, few, b, many)
 		}
 		if testing.Verbose() {

@@ -50,6 +50,7 @@ func (c commandLine) run(args ...string) string {
 // TestCommandLine logs in with E2B's CLI, with a key of the daemon instead of an account, and uses
 // its commands.
 func TestCommandLine(t *testing.T) {
+	t.Parallel()
 	_, err := exec.LookPath("node")
 	testenv.Need(t, "node", err)
 	installCLI(t)

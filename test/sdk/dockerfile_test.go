@@ -45,6 +45,7 @@ USER user
 // TestDockerfile makes a template of one Dockerfile with E2B's CLI, with E2B's SDKs, and with
 // carrel. A sandbox of each runs what the Dockerfile installed.
 func TestDockerfile(t *testing.T) {
+	t.Parallel()
 	needNpmAndPip(t)
 	dir := t.TempDir()
 	writePackages(t, dir)

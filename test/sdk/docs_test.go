@@ -49,6 +49,7 @@ var checks = []struct{ line, command string }{
 // show just what its commands print. With -short, the pages whose commands make templates and copy
 // the base are left out.
 func TestDocs(t *testing.T) {
+	t.Parallel()
 	bin := needBuild(t)
 	home, err := os.MkdirTemp("/srv", "carrel-docs.")
 	if err != nil {

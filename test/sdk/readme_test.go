@@ -79,6 +79,7 @@ func needBuild(t *testing.T) (bin string) {
 // blocks in one session, the programs between them as files. The machine has nothing of Carrel's
 // yet: an empty home directory, and its own network in which no port is taken.
 func TestReadme(t *testing.T) {
+	t.Parallel() // with the others that say so: each waits for one program at a time
 	bin := needBuild(t)
 	nodeTests("*")(t) // these install the SDKs
 	pythonTests("test_sync*.py")(t)

@@ -15,6 +15,7 @@ import (
 // certificate does. TestHostNames runs the full suites; here run those that reach previews and
 // streams.
 func TestSelfSigned(t *testing.T) {
+	t.Parallel()
 	testenv.Need(t, "namespaces", canUnshare())
 	_, err := exec.LookPath("node")
 	testenv.Need(t, "node", err)
