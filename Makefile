@@ -358,7 +358,7 @@ race: build
 
 # E2B's clients, the web page and the simulated machine are among these, since one package's tests wait while another's work.
 real: build bin/s3server need-sim play $(PYTHON) console/node_modules test/sdk/js/node_modules
-	$(GOTEST) -p 5 -short -timeout 20m $(REAL) $(SIM)
+	$(GOTEST) -p 6 -short -timeout 20m $(REAL) $(SIM)
 
 # The simulated machine alone: against real bash and GNU's programs, in a page, and under WASI.
 sim: play $(PYTHON) simbash

@@ -15,6 +15,7 @@ import (
 // sandboxes, and spent a budget. The next daemon knows all of it: its first request is refused as the
 // last one was.
 func TestAllowances(t *testing.T) {
+	t.Parallel() // it mostly waits, as the others do that say so: each has a daemon of its own
 	d := daemontest.Start(t)
 	as := func(key string) *client.Client {
 		svc, err := client.New(d.URL, key)

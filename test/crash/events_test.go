@@ -144,6 +144,7 @@ func (r *eventReader) saw(id carrel.ID) bool {
 // their receiver's answer. Each event of each sandbox is delivered at least once and in order. A
 // reader of the stream that comes back with Last-Event-ID sees each event exactly once.
 func TestEventsAfterKills(t *testing.T) {
+	t.Parallel()
 	hook := newHoldingReceiver(t)
 	d := daemontest.Start(t, "--allow-webhook", hook.URL)
 	ctx := t.Context()

@@ -41,6 +41,7 @@ func kill(t *testing.T, pid int) {
 // The sandboxes and their network go on. When every holder is killed, the sandboxes end, and say
 // why.
 func TestDaemonAndKeeperDie(t *testing.T) {
+	t.Parallel()
 	d := daemontest.Start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -233,6 +234,7 @@ func (s *systemd) stored() int {
 // TestSupervisorHolds kills the daemon and its keeper at once, where a service manager has a store
 // for open files. The next daemon gets the links from there.
 func TestSupervisorHolds(t *testing.T) {
+	t.Parallel()
 	s := newSystemd(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()

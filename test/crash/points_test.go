@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -143,8 +144,12 @@ var scenarios = []scenario{
 // points returns the steps that an operation may pass.
 func points() []string { return append(service.FailPoints(), commitPoints...) }
 
-// passed are the steps that each operation of a tier passes, for the tests after the first.
-var passed = map[string][]string{}
+// passed are the steps that each operation of a tier passes. The first test that asks finds them out,
+// while others wait.
+var (
+	passedMu sync.Mutex
+	passed   = map[string][]string{}
+)
 
 // pointsOf returns the steps that an operation passes. With -short, those of the snapshot store are
 // not among them, nor those that tried says another operation was cut off at.
@@ -152,6 +157,8 @@ func pointsOf(ctx context.Context, t *testing.T, d *daemontest.Daemon, enable fu
 	sc scenario, tried map[string]int) []string {
 	t.Helper()
 	key := string(sc.tier) + " " + sc.name
+	passedMu.Lock()
+	defer passedMu.Unlock()
 	if passed[key] == nil {
 		passed[key] = trace(ctx, t, d, enable, sc)
 	}
@@ -212,6 +219,7 @@ func startPointed(t *testing.T, extra ...string) (*daemontest.Daemon, func(spec 
 // next daemon must find the sandbox before or after the operation, everything that was
 // acknowledged, and nothing else. With -short, each step is one of a single operation.
 func TestKilledAtEachStep(t *testing.T) {
+	t.Parallel()
 	killedAtEachStep(t, carrel.GVisor)
 }
 
@@ -331,6 +339,7 @@ func clearSnapshots(ctx context.Context, t *testing.T, d *daemontest.Daemon, svc
 // TestDiskFullAtEachStep fills the disk at each step instead. The operation must fail with
 // Exhausted, or succeed anyway. The sandbox must be whole, and a second try must work.
 func TestDiskFullAtEachStep(t *testing.T) {
+	t.Parallel()
 	d, enable := startPointed(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()

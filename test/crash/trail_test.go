@@ -14,6 +14,7 @@ import (
 // TestTrail kills the daemon while callers change things. Each change that was acknowledged has its
 // record, and the chain of records is whole, whatever moment the kill met.
 func TestTrail(t *testing.T) {
+	t.Parallel()
 	const kills, callers = 4, 3
 	d := daemontest.Start(t)
 	ctx := t.Context()

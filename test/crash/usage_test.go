@@ -29,7 +29,10 @@ func (b *bracket) end(asked time.Time) {
 // TestUsage kills the daemon again and again, with and without some time before the next one starts.
 // One sandbox runs all the time, another one is paused and resumed between the kills. What the
 // ledger says about each lies in what its client saw: no second is lost or counted twice.
-func TestUsage(t *testing.T) { killAndMeter(t, 4) }
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	killAndMeter(t, 4)
+}
 
 // TestUsageLong is TestUsage with 50 kills.
 func TestUsageLong(t *testing.T) {
