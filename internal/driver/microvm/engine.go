@@ -32,6 +32,8 @@ type engine interface {
 	hint() string
 	// emulates reports whether the VMM works without KVM.
 	emulates() bool
+	// needsELF reports whether the VMM starts no kernel in another form.
+	needsELF() bool
 	// overheadMB bounds the VMM's memory beside the machine's own.
 	overheadMB() int
 	// rights are what the stage needs beside the rights that it always has.
@@ -135,6 +137,7 @@ func (qemu) name() string      { return EngineQEMU }
 func (qemu) title() string     { return "QEMU" }
 func (qemu) hint() string      { return hintQEMU }
 func (qemu) emulates() bool    { return true }
+func (qemu) needsELF() bool    { return false }
 func (qemu) overheadMB() int   { return qemuMB }
 func (qemu) rights() []uintptr { return nil }
 

@@ -38,8 +38,12 @@ import (
 const (
 	fakeVMMName     = "/firecracker"
 	fakeMachineName = "fake-machine"
+	strangerName    = "fake-stranger"
 	fakeVersion     = "1.99.0"
 )
+
+// stranger is a uid that no account has.
+const stranger = 54321
 
 // behaviour is how a fake VMM misbehaves. The places are requests, such as "PUT /actions". It stands
 // in the initrd, which a real VMM would boot.
@@ -68,10 +72,29 @@ func playFake() bool {
 	case os.Args[0] == fakeMachineName:
 		fmt.Fprintln(os.Stderr, "fake machine:", fakeMachine())
 		os.Exit(1)
+	case os.Args[0] == strangerName:
+		fmt.Fprintln(os.Stderr, "as a stranger:", asStranger(os.Args[1:]))
+		os.Exit(1)
 	default:
 		return false
 	}
 	return true
+}
+
+// asStranger runs this binary as a user without any right, on a host that opens its TAP devices to all
+// users, as most do. It has a mount namespace of its own.
+func asStranger(args []string) error {
+	const node = "/tmp/tun"
+	err := errors.Join(
+		unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+		unix.Mount("tmp", "/tmp", "tmpfs", 0, "mode=1777"),
+		unix.Mknod(node, unix.S_IFCHR|0o666, int(unix.Mkdev(10, 200))), os.Chmod(node, 0o666),
+		unix.Mount(node, "/dev/net/tun", "", unix.MS_BIND, ""),
+		os.Chdir("/tmp"), syscall.Setgroups(nil), syscall.Setgid(stranger), syscall.Setuid(stranger))
+	if err != nil {
+		return err
+	}
+	return syscall.Exec("/proc/self/exe", append([]string{"test"}, args...), []string{"TMPDIR=/tmp", "HOME=/tmp", "PATH=" + os.Getenv("PATH"), "CARREL_REQUIRE=" + os.Getenv("CARREL_REQUIRE")})
 }
 
 // fakeConfig is what a VMM is told by requests, and what it saves.

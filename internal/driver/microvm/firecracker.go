@@ -80,6 +80,7 @@ func (firecracker) name() string    { return EngineFirecracker }
 func (firecracker) title() string   { return "Firecracker" }
 func (firecracker) hint() string    { return hintFirecracker }
 func (firecracker) emulates() bool  { return false }
+func (firecracker) needsELF() bool  { return true }
 func (firecracker) overheadMB() int { return firecrackerMB }
 
 // rights are for the TAP device and the packet socket.

@@ -14,10 +14,13 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -68,7 +71,7 @@ func newFake(t *testing.T) *fake {
 		Limits: carrel.Limits{CPUs: 1, MemoryMB: 256, DiskMB: 64, Pids: 128}}}
 	program := at("firecracker") // not a link: the driver would follow it, and the name says what it is
 	if os.Link(self, program) != nil {
-		if err := copyProgram(self, program); err != nil {
+		if err := copyProgram("/proc/self/exe", program); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -339,6 +342,59 @@ func TestFirecrackerFiles(t *testing.T) {
 	f.clean(t, spec)
 }
 
+// TestFirecrackerForks restores one snapshot many times at once.
+func TestFirecrackerForks(t *testing.T) {
+	f := newFake(t)
+	m := f.create(t)
+	m.expect(t, "PUT", "/memory", "shared", "shared")
+	dir, info := m.snapshot(t, driver.SnapshotOptions{})
+	specs := make([]driver.Spec, 6)
+	made := make([]driver.Instance, len(specs))
+	var all sync.WaitGroup
+	for i := range specs {
+		specs[i] = f.newSpec(t)
+		all.Go(func() {
+			var err error
+			if made[i], err = f.Restore(t.Context(), dir, info, specs[i], driver.RestoreOptions{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if t.Failed() {
+		return
+	}
+	forks := make([]*machine, len(made))
+	for i, in := range made {
+		forks[i] = running(t, in, specs[i])
+		forks[i].expect(t, "PUT", "/memory", fmt.Sprint("own ", i), fmt.Sprint("own ", i))
+	}
+	for i, fork := range forks {
+		fork.expect(t, "GET", "/memory", "", fmt.Sprint("own ", i))
+		if err := fork.Destroy(t.Context()); err != nil {
+			t.Error(err)
+		}
+		f.clean(t, fork.spec)
+	}
+}
+
+// TestFirecrackerUnprivileged runs the tests above as a user without any right.
+func TestFirecrackerUnprivileged(t *testing.T) {
+	if os.Geteuid() != 0 {
+		testenv.Inapplicable(t, "the tests above ran as such a user")
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestFirecracker(|Freezes|Files|Recovers|Walls)$", "-test.count=1", "-test.v")
+	cmd.Args[0] = strangerName
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+	out, err := cmd.CombinedOutput()
+	if errors.Is(err, syscall.EPERM) || strings.Contains(string(out), "--- SKIP") {
+		testenv.Need(t, "ns", fmt.Errorf("not here: %w\n%s", err, out))
+	}
+	if err != nil || strings.Count(string(out), "--- PASS") != 5 {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // TestFirecrackerLink carries more than the link's buffers hold, both ways.
 func TestFirecrackerLink(t *testing.T) {
 	m := newFake(t).create(t)
@@ -512,6 +568,12 @@ func TestFirecrackerIsFound(t *testing.T) {
 		},
 		"no program":     func(t *testing.T, _ *microvm.Options) { t.Setenv("PATH", t.TempDir()) },
 		"another engine": func(_ *testing.T, o *microvm.Options) { o.Engine = "bochs" },
+		"a packed kernel": func(t *testing.T, o *microvm.Options) {
+			o.Kernel = t.TempDir()
+			if err := os.WriteFile(filepath.Join(o.Kernel, "vmlinuz"), make([]byte, 4096), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		},
 		"a VMM that does not boot": func(t *testing.T, o *microvm.Options) {
 			o.Root = t.TempDir()
 			if err := os.WriteFile(o.Init, []byte(behaviourMark+`{"DieAt":"PUT /actions"}`), 0o644); err != nil {

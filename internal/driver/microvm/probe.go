@@ -3,8 +3,10 @@
 package microvm
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
+	"debug/elf"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -129,6 +131,10 @@ func (d *Driver) findParts(ctx context.Context, source string, noKernel error) (
 	image, err := d.readKernel(m.source)
 	if err != nil {
 		return nil, unsupported(fmt.Errorf("the machines' kernel: %w", err), hintKernel)
+	}
+	if m.engine.needsELF() && !bytes.HasPrefix(image, []byte(elf.ELFMAG)) {
+		return nil, unsupported(fmt.Errorf("%s starts an unpacked kernel only, and this one can't be unpacked here", m.engine.title()),
+			"put vmlinux, the kernel as an ELF file, into the directory of --microvm-kernel")
 	}
 	initrd, err := d.makeInitrd(m.source)
 	if err != nil {
