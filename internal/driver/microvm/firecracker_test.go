@@ -98,7 +98,12 @@ func (f *fake) open(t *testing.T) *microvm.Driver {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Close() })
-	testenv.Need(t, "ns", d.Probe(t.Context()))
+	for range 3 { // on a busy machine a trial may take too long
+		if err = d.Probe(t.Context()); err == nil {
+			break
+		}
+	}
+	testenv.Need(t, "ns", err)
 	return d
 }
 
@@ -383,14 +388,15 @@ func TestFirecrackerUnprivileged(t *testing.T) {
 	if os.Geteuid() != 0 {
 		testenv.Inapplicable(t, "the tests above ran as such a user")
 	}
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestFirecracker(|Freezes|Files|Recovers|Walls)$", "-test.count=1", "-test.v")
+	tests := testenv.Few(2, "", "Walls", "Recovers", "Files", "Freezes")
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestFirecracker("+strings.Join(tests, "|")+")$", "-test.count=1", "-test.v")
 	cmd.Args[0] = strangerName
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	out, err := cmd.CombinedOutput()
 	if errors.Is(err, syscall.EPERM) || strings.Contains(string(out), "--- SKIP") {
 		testenv.Need(t, "ns", fmt.Errorf("not here: %w\n%s", err, out))
 	}
-	if err != nil || strings.Count(string(out), "--- PASS") != 5 {
+	if err != nil || strings.Count(string(out), "--- PASS") != len(tests) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -99,7 +99,6 @@ func TestHostileFirecrackerBoots(t *testing.T) {
 // machine goes on if its VMM lives.
 func TestHostileFirecrackerSaves(t *testing.T) {
 	f := newFake(t)
-	defer microvm.SetAPITime(shortAnswer)()
 	cases := answers("PUT /snapshot/create")
 	for name, b := range answers("PATCH /vm") {
 		cases[name] = b
@@ -113,6 +112,8 @@ func TestHostileFirecrackerSaves(t *testing.T) {
 			f.behave(t, b)
 			m := f.create(t)
 			dir := t.TempDir()
+			usual := microvm.SetAPITime(shortAnswer)
+			defer usual()
 			ctx, cancel := context.WithTimeout(t.Context(), 2*shortAnswer)
 			defer cancel()
 			began := time.Now()
@@ -127,6 +128,7 @@ func TestHostileFirecrackerSaves(t *testing.T) {
 			if list, _ := os.ReadDir(dir); len(list) > 0 {
 				t.Errorf("files are left: %v", list)
 			}
+			usual()
 			if b.DieAt == "" && !strings.HasSuffix(name, "PATCH /vm") {
 				m.expect(t, "GET", "/memory", "", "booted")
 			}
@@ -158,7 +160,8 @@ func TestHostileFirecrackerLoads(t *testing.T) {
 	m := f.create(t)
 	m.expect(t, "PUT", "/memory", "kept", "kept")
 	dir, info := m.snapshot(t, driver.SnapshotOptions{})
-	defer microvm.SetAPITime(shortAnswer)()
+	usual := microvm.SetAPITime(shortAnswer)
+	defer usual()
 	cases := answers("PUT /snapshot/load")
 	for name, b := range answers("PATCH /vm") {
 		cases[name] = b
@@ -185,6 +188,7 @@ func TestHostileFirecrackerLoads(t *testing.T) {
 			f.clean(t, spec)
 		})
 	}
+	usual()
 	f.behave(t, behaviour{})
 	f.restore(t, dir, info, driver.RestoreOptions{}).expect(t, "GET", "/memory", "", "kept")
 }
