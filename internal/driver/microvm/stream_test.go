@@ -255,6 +255,7 @@ func TestSealed(t *testing.T) {
 		t.Error("it was closed while it was used")
 	}
 	m.leave(two)
+	m.close()
 	if len(m.known) != 0 {
 		t.Error("it is still known")
 	}
