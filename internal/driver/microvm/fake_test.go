@@ -233,6 +233,11 @@ func (v *fakeVMM) serve(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://192.0.2.1/", http.StatusTemporaryRedirect)
 		return
 	}
+	if place == "GET /" {
+		state := map[bool]string{true: "Paused", false: "Running"}[v.paused]
+		_ = json.NewEncoder(w).Encode(map[string]string{"app_name": "Firecracker", "id": "x", "state": state, "vmm_version": fakeVersion})
+		return
+	}
 	if err := v.obey(place, json.NewDecoder(r.Body)); err != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		_ = json.NewEncoder(w).Encode(map[string]string{"fault_message": err.Error()})

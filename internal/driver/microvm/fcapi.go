@@ -145,41 +145,51 @@ type apiRequest struct {
 
 // do sends a request, and waits at most limit for the answer.
 func (a *api) do(ctx context.Context, limit time.Duration, r apiRequest) error {
+	_, err := a.ask(ctx, limit, r)
+	return err
+}
+
+// ask is do for a request whose answer has a body.
+func (a *api) ask(ctx context.Context, limit time.Duration, r apiRequest) (body []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	b, err := json.Marshal(r.Body)
-	if err != nil {
-		return err
+	var sent io.Reader
+	if r.Body != nil {
+		b, err := json.Marshal(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		sent = bytes.NewReader(b)
 	}
-	req, err := http.NewRequestWithContext(ctx, r.Method, "http://localhost"+r.Path, bytes.NewReader(b))
+	req, err := http.NewRequestWithContext(ctx, r.Method, "http://localhost"+r.Path, sent)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
 	resp, err := a.client.Do(req)
 	if err == nil {
-		err = apiAnswer(resp)
+		body, err = apiAnswer(resp)
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", r.Method, r.Path, err)
+		return nil, fmt.Errorf("%s %s: %w", r.Method, r.Path, err)
 	}
-	return nil
+	return body, nil
 }
 
 // apiAnswer reads an answer. One that is too long ends the connection.
-func apiAnswer(resp *http.Response) error {
+func apiAnswer(resp *http.Response) ([]byte, error) {
 	defer resp.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case len(b) > maxAnswer:
-		return errors.New("the VMM's answer is too long")
+		return nil, errors.New("the VMM's answer is too long")
 	case resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusOK:
-		return nil
+		return b, nil
 	}
-	return fmt.Errorf("the VMM refuses (status %d): %s", resp.StatusCode, faultIn(b))
+	return nil, fmt.Errorf("the VMM refuses (status %d): %s", resp.StatusCode, faultIn(b))
 }
 
 // faultIn is the reason in an answer, for people.

@@ -76,12 +76,13 @@ PUT /actions {"action_type":"InstanceStart"}
 	if _, err := bootRequests(m, &launch{order: boot.Order{Env: []string{strings.Repeat("x", 2000)}}}); err == nil {
 		t.Error("an order that the kernel would cut is no error")
 	}
-	const time = `PATCH /vm {"state":"Paused"}
+	const time = `GET / null
+PATCH /vm {"state":"Paused"}
 PUT /snapshot/create {"snapshot_type":"Full","snapshot_path":"/save/state","mem_file_path":"/save/ram"}
 PATCH /vm {"state":"Resumed"}
 PUT /snapshot/load {"snapshot_path":"/fd/7","mem_backend":{"backend_type":"File","backend_path":"/fd/6"},"resume_vm":false}
 `
-	if got := lines(t, []apiRequest{pauseRequest, createRequest, resumeRequest, loadRequest}); got != time {
+	if got := lines(t, []apiRequest{describeRequest, pauseRequest, createRequest, resumeRequest, loadRequest}); got != time {
 		t.Errorf("got\n%s\nwant\n%s", got, time)
 	}
 }

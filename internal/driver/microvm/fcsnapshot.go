@@ -5,6 +5,7 @@ package microvm
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +26,9 @@ var (
 	pauseRequest  = apiRequest{http.MethodPatch, "/vm", vmState{"Paused"}}
 	resumeRequest = apiRequest{http.MethodPatch, "/vm", vmState{"Resumed"}}
 )
+
+// describeRequest asks whether the machine runs.
+var describeRequest = apiRequest{http.MethodGet, "/", nil}
 
 // createRequest has the VMM write a machine that is paused.
 var createRequest = apiRequest{http.MethodPut, "/snapshot/create", snapshotCreate{"Full", savedState, savedMemory}}
@@ -51,8 +55,8 @@ func (firecracker) load(ctx context.Context, in *Instance, _ *saved) error {
 // save implements engine. A machine that was frozen runs for some milliseconds, until its VMM has
 // read that it is to stop.
 //
-// A VMM whose machine is paused may still write what the machine had sent to its disk. So the process
-// stands still while the disk is copied.
+// A VMM whose machine is paused may still write what the machine had sent to its disk. The copy may
+// have that or not: the machine waits for the end of every write on which another one depends.
 func (e firecracker) save(ctx context.Context, in *Instance, files map[string]*os.File, memory bool, wake func() error) error {
 	undo := context.WithoutCancel(ctx)
 	defer in.clearTargets()
@@ -71,14 +75,10 @@ func (e firecracker) save(ctx context.Context, in *Instance, files map[string]*o
 		err = a.do(ctx, saveTime, createRequest)
 	}
 	if err == nil {
-		err = in.setIce(ctx, true)
-	}
-	if err == nil {
 		err = in.saveDisk(ctx, files[diskFile])
 	}
-	thawed := in.setIce(undo, false)
 	e.goOn(undo, in)
-	if err = errors.Join(err, thawed); err != nil || !memory {
+	if err != nil || !memory {
 		return err
 	}
 	return errors.Join(
@@ -96,14 +96,25 @@ func (firecracker) goOn(ctx context.Context, in *Instance) {
 	}
 }
 
-// wake implements engine. The VMM refuses if the machine is not paused.
+// wake implements engine.
 func (firecracker) wake(ctx context.Context, in *Instance) error {
 	a := dialAPI(in.vmm())
 	defer a.close()
-	if err := a.do(ctx, apiTime, resumeRequest); err == nil {
-		in.d.log.Info("a machine goes on that a snapshot had stopped", "sandbox", in.rec.ID)
+	answer, err := a.ask(ctx, apiTime, describeRequest)
+	if err != nil {
+		return err
 	}
-	return ctx.Err()
+	var vmm struct {
+		State string `json:"state"`
+	}
+	if err := json.Unmarshal(answer, &vmm); err != nil {
+		return fmt.Errorf("the VMM's description of itself: %w", err)
+	}
+	if vmm.State != "Paused" {
+		return nil
+	}
+	in.d.log.Info("a machine goes on that a snapshot had stopped", "sandbox", in.rec.ID)
+	return a.do(ctx, apiTime, resumeRequest)
 }
 
 // take copies what a VMM wrote. A size of -1 is any that a state may have. The VMM may still change

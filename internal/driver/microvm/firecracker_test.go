@@ -452,6 +452,33 @@ func TestFirecrackerRecovers(t *testing.T) {
 	f.clean(t, m.spec)
 }
 
+// TestFirecrackerGoesOn: a daemon that died during a snapshot leaves no machine that stands still.
+func TestFirecrackerGoesOn(t *testing.T) {
+	f := newFake(t)
+	m := f.create(t)
+	m.left = true
+	c, err := net.Dial("unix", filepath.Join("/proc", strconv.Itoa(m.pid), "root/run/api"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := `{"state":"Paused"}`
+	_, err = fmt.Fprintf(c, "PATCH /vm HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	answer := make([]byte, 12)
+	_, rerr := io.ReadFull(c, answer)
+	if err := errors.Join(err, rerr, c.Close()); err != nil || string(answer) != "HTTP/1.1 204" {
+		t.Fatalf("%q, %v", answer, err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f.Driver = f.open(t)
+	in, err := f.Recover(t.Context(), m.Handle())
+	if err != nil {
+		t.Fatal(err)
+	}
+	running(t, in, m.spec).expect(t, "GET", "/memory", "", "booted")
+}
+
 // lives reports whether a process runs. One that has ended stays as long as nobody asks for its status:
 // it is a child of this test, whose driver was closed.
 func lives(pid int) bool {
