@@ -2,7 +2,8 @@
 
 // Command carrel-init is the first process of a virtual machine of the tier microvm. It loads the
 // modules that the machine's devices need, builds the sandbox's filesystem out of the machine's
-// disks, makes the network, and then becomes the guest (carrel-guest): no process of its own is left.
+// disks, makes the network, and then becomes the guest (carrel-guest), or systemd if the template wants
+// that (systemd.go): no process of its own is left.
 //
 // It reads its order (package boot) from the kernel's command line. When a step fails it says so on
 // the console and ends the machine, and the driver reports that line.
@@ -15,7 +16,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -103,8 +103,7 @@ func run() error {
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
-	err = syscall.Exec(driver.GuestPath, order.Args, order.Env)
-	return fmt.Errorf("start the guest: %w", err)
+	return becomeFirst(order)
 }
 
 // mount is one mount.

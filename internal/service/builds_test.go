@@ -207,3 +207,13 @@ func TestBuildsAreCollected(t *testing.T) {
 		t.Errorf("doctor: %s", text)
 	}
 }
+
+// TestWorkshopOfOneTier begins a build from a template whose sandboxes need another tier for their
+// first process. Its steps need only its files.
+func TestWorkshopOfOneTier(t *testing.T) {
+	h := newHouse(t, nil)
+	sb, err := h.CreateWorkshop(t.Context(), "build", vmTemplate.ID, "", carrel.CreateOptions{Tier: carrel.Sim})
+	if err != nil || sb.Tier != carrel.Sim {
+		t.Errorf("tier %q, %v", sb.Tier, err)
+	}
+}

@@ -66,6 +66,9 @@ func (cr *creator) planWorkshop(ctx context.Context, image string, layer carrel.
 	if err != nil {
 		return nil, err
 	}
+	if img.Tier == carrel.MicroVM {
+		img.Tier = "" // for its first process, which steps of a build do without
+	}
 	drv, err := cr.driver(ctx, opts.Tier, img)
 	if err != nil {
 		return nil, err

@@ -115,7 +115,9 @@ func (cr *creator) driver(ctx context.Context, tier carrel.Tier, img image.Image
 			tier = cr.opts.DefaultTier
 		}
 	case img.Tier != "" && img.Tier != tier:
-		return nil, invalid(opCreate, "tier", "template %s needs tier %q, not %q", img.Name, img.Tier, tier)
+		return nil, &carrel.Error{Op: opCreate, Kind: carrel.Invalid, Field: "tier",
+			Err:  fmt.Errorf("template %s needs tier %q, not %q", img.Name, img.Tier, tier),
+			Hint: fmt.Sprintf("ask for the tier %s", img.Tier)}
 	}
 	drv, err := cr.opts.Drivers.Get(tier)
 	if err != nil {

@@ -19,6 +19,11 @@ import (
 
 // Files opens an image for reading single files.
 func (s *Store) Files(ctx context.Context, name string) (image.Files, error) {
+	return openFiles(ctx, name)
+}
+
+// openFiles opens an image for reading single files.
+func openFiles(ctx context.Context, name string) (image.Files, error) {
 	const op = "read template"
 	if err := ctx.Err(); err != nil {
 		return nil, &carrel.Error{Op: op, Kind: carrel.TimedOut, Err: context.Cause(ctx)}

@@ -224,6 +224,9 @@ func encodeManifest(t carrel.Template, sums string) ([]byte, error) {
 
 // commit writes the manifest and moves the name to the template. From then on the template exists.
 func (s *Store) commit(dir string, t carrel.Template, sums string) (image.Image, error) {
+	if t.Lazy == nil { // else the image is not whole
+		t.Tier = neededTier(filepath.Join(dir, imageFile))
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := &entry{Sums: sums, Image: image.Image{Template: t, Path: filepath.Join(dir, imageFile)}}

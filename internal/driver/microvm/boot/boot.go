@@ -30,6 +30,13 @@ const (
 	TarDisk  = "/dev/vdb" // takes the stream
 )
 
+// InitFile is the file of a template that names the machine's first process, below the root. Without
+// it that is the guest.
+const InitFile = "etc/carrel/init"
+
+// Systemd is what InitFile holds for systemd, which then has the guest as a service.
+const Systemd = "systemd"
+
 // Extracted is the line by which a machine says that it has written the whole stream.
 const Extracted = "carrel-init: extracted"
 
