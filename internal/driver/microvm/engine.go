@@ -118,16 +118,15 @@ func (d *Driver) kvmFile() string {
 	return kvmDevice
 }
 
-// programVersion asks a program for the first line about itself.
-func programVersion(ctx context.Context, program string) (string, error) {
+// askVersion asks a program for what it says of itself.
+func askVersion(ctx context.Context, program string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, kvmTrial)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, program, "--version").Output()
 	if err != nil {
 		return "", fmt.Errorf("%s --version: %w", program, err)
 	}
-	line, _, _ := strings.Cut(string(out), "\n")
-	return line, nil
+	return string(out), nil
 }
 
 // qemu is the engine that this driver is run with.
@@ -147,7 +146,8 @@ func (e qemu) find(ctx context.Context, d *Driver) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	version, err := programVersion(ctx, program)
+	text, err := askVersion(ctx, program)
+	version, _, _ := strings.Cut(text, "\n")
 	return &machine{engine: e, program: program, version: version}, err
 }
 

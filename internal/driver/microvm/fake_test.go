@@ -145,7 +145,7 @@ func (v *fakeVMM) run(args []string) error {
 			return err
 		}
 	}
-	for _, device := range []string{"/dev/kvm", "/dev/net/tun"} {
+	for _, device := range []string{"/dev/kvm", "/dev/net/tun", "/dev/urandom"} {
 		f, err := os.OpenFile(device, os.O_RDWR, 0)
 		if err != nil {
 			return err

@@ -131,7 +131,8 @@ func TestFirecrackerOrder(t *testing.T) {
  },
  "Devices": {
   "/dev/kvm": "/d/kvm",
-  "/dev/net/tun": "/d/tun"
+  "/dev/net/tun": "/d/tun",
+  "/dev/urandom": "/dev/urandom"
  },
  "Run": "/run",
  "MaxFile": 1073741824,
@@ -151,9 +152,10 @@ func TestFirecrackerOrder(t *testing.T) {
 // TestFirecrackerVersion reads what the program says of itself.
 func TestFirecrackerVersion(t *testing.T) {
 	for line, want := range map[string]string{
-		"Firecracker v1.8.0":         "Firecracker v1.8.0",
-		"Firecracker v1.16.0-dev":    "Firecracker v1.16.0-dev",
-		"Firecracker v2.0.1\r":       "Firecracker v2.0.1",
+		"Firecracker v1.8.0":      "Firecracker v1.8.0",
+		"Firecracker v1.16.0-dev": "Firecracker v1.16.0-dev",
+		"Firecracker v2.0.1\r":    "Firecracker v2.0.1",
+		"2026-01-01 [main] Running\nFirecracker v1.10.1\n\n2026-01-01 [main] Firecracker exiting successfully.": "Firecracker v1.10.1",
 		"Firecracker v1.7.9":         "",
 		"Firecracker v0.25.2":        "",
 		"QEMU emulator version 9.2":  "",

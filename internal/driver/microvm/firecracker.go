@@ -53,6 +53,7 @@ const (
 	savedMemory     = "/save/ram"
 	savedState      = "/save/state"
 	tunDevice       = "/dev/net/tun"
+	randomDevice    = "/dev/urandom" // where the kernel's call gives nothing yet
 	tapName         = "tap0"
 	cardName        = "eth0"
 )
@@ -95,11 +96,11 @@ func (e firecracker) find(ctx context.Context, d *Driver) (*machine, error) {
 	if program, err = filepath.EvalSymlinks(program); err != nil {
 		return nil, err
 	}
-	line, err := programVersion(ctx, program)
+	text, err := askVersion(ctx, program)
 	if err != nil {
 		return nil, err
 	}
-	version, err := firecrackerVersion(line)
+	version, err := firecrackerVersion(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", program, err)
 	}
@@ -121,14 +122,15 @@ func isThere(name string) bool {
 	return err == nil
 }
 
-// versionForm is the version in the program's first line: "Firecracker v1.10.1".
-var versionForm = regexp.MustCompile(`^Firecracker v((\d{1,4})\.(\d{1,4})\.[0-9A-Za-z.+-]{1,64})$`)
+// versionForm is the line with the program's version: "Firecracker v1.10.1". Other lines are about
+// snapshots, or are its log.
+var versionForm = regexp.MustCompile(`(?m)^Firecracker v((\d{1,4})\.(\d{1,4})\.[0-9A-Za-z.+-]{1,64})\r?$`)
 
-// firecrackerVersion checks the program's first line about itself.
-func firecrackerVersion(line string) (string, error) {
-	parts := versionForm.FindStringSubmatch(strings.TrimSpace(line))
+// firecrackerVersion finds the version in what the program says of itself.
+func firecrackerVersion(text string) (string, error) {
+	parts := versionForm.FindStringSubmatch(text)
 	if parts == nil {
-		return "", fmt.Errorf("it does not say its version: %q", words([]byte(line)))
+		return "", fmt.Errorf("it does not say its version: %q", words([]byte(text)))
 	}
 	major, _ := strconv.Atoi(parts[2])
 	minor, _ := strconv.Atoi(parts[3])
@@ -258,7 +260,7 @@ func (firecracker) order(d *Driver, m *machine, l *launch) (order, error) {
 		Program: firecrackerPath,
 		Args:    []string{firecrackerPath, "--id", instanceName(d.mark) + string(l.spec.ID), "--api-sock", apiSocket},
 		Files:   map[string]string{firecrackerPath: m.program, kernelPath: m.kernel, initrdPath: m.initrd},
-		Devices: map[string]string{kvmDevice: m.devices[kvmDevice], tunDevice: m.devices[tunDevice]},
+		Devices: map[string]string{kvmDevice: m.devices[kvmDevice], tunDevice: m.devices[tunDevice], randomDevice: randomDevice},
 		Run:     runDir, Writeable: l.writeable, Descriptors: l.restores(),
 		MaxFile: uint64(max(l.spec.Limits.MemoryMB<<20, maxState)),
 	}
