@@ -16,6 +16,7 @@ import (
 // TestDamagedSnapshotFile damages each file of a paused sandbox's hot copy, one after the other.
 // The store has the snapshot in its packs, so the first resumption must succeed.
 func TestDamagedSnapshotFile(t *testing.T) {
+	t.Parallel()
 	d := daemontest.StartOn(t, t.TempDir(), miniroot.Archive(t))
 	for _, tier := range testenv.Few(1, tiers...) {
 		t.Run(string(tier), func(t *testing.T) { resumeDamaged(t, d, tier) })

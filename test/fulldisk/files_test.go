@@ -19,6 +19,7 @@ import (
 // steps is the one that finds none. No answer may be an internal error, every sandbox runs on, and
 // the daemon works as before when there are descriptors again.
 func TestFewDescriptors(t *testing.T) {
+	t.Parallel()
 	d := daemontest.StartOn(t, t.TempDir(), miniroot.Archive(t))
 	for _, tier := range testenv.Few(2, tiers...) {
 		t.Run(string(tier), func(t *testing.T) { withFewDescriptors(t, d, tier) })

@@ -14,6 +14,7 @@ import (
 // TestBigImport imports a template that is larger than the disk. The import is refused before the
 // disk is full, and leaves nothing.
 func TestBigImport(t *testing.T) {
+	t.Parallel()
 	dir := disk(t, 640)
 	d := daemontest.StartOn(t, dir, miniroot.Archive(t))
 	svc := connect(t, d)

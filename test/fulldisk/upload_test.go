@@ -17,6 +17,7 @@ import (
 // TestUploadIsWhole kills the daemon and the client in the middle of uploads. The sandbox has the
 // old file then, or none, and no rest of an upload.
 func TestUploadIsWhole(t *testing.T) {
+	t.Parallel()
 	d := daemontest.StartOn(t, t.TempDir(), miniroot.Archive(t))
 	for _, tier := range tiers {
 		t.Run(string(tier), func(t *testing.T) { cutUploads(t, d, tier) })

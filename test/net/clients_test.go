@@ -85,7 +85,10 @@ for text in (b"hello socket", b"and again"):
 
 // TestClients runs the clients that agents use through an allow-list: once with TLS as it is, and
 // once with TLS opened on the way. The clients must not notice the difference.
-func TestClients(t *testing.T) { clients(t, open) }
+func TestClients(t *testing.T) {
+	t.Parallel()
+	clients(t, open)
+}
 
 // TestMachineClients runs them in virtual machines.
 func TestMachineClients(t *testing.T) {

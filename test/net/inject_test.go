@@ -85,6 +85,7 @@ func (m *models) keep(t *testing.T, svc carrel.Service) {
 // TestInjection has vendors' SDKs use models while the wire injects the keys. Then it searches for
 // the keys in all places where they must not be.
 func TestInjection(t *testing.T) {
+	t.Parallel() // with TestClients: each has a daemon of its own and mostly waits
 	o := newOutside(t)
 	m := newModels(t, o)
 	h := open(t, o)
