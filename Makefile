@@ -60,9 +60,9 @@ CROSS       := $(GO) build -gcflags 'all=-N -l' -ldflags '-s -w' -o /dev/null
 # again in an empty root, where no loader is. Nor are the language interpreters: their work is in machine code of their own.
 # All the others run with it, unless they have nothing that runs at once. All in their short form: the whole of them is part
 # of test-all. Those that take longest come first, and several run at once: their tests mostly wait.
-REAL        := ./test/sdk ./internal/driver/gvisor ./test/box ./test/build ./test/net ./test/crash ./test/fulldisk ./test/time ./test/move ./test/script ./test/datadir ./test/escape ./internal/driver/ns ./internal/run/tier \
-	. ./test/engine ./test/upgrade ./test/rootless ./internal/daemon ./test/embedded ./test/chaos ./test/builtin ./test/registry ./local ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./test/metrics ./internal/linux/cell ./internal/tools ./internal/tools/licenses ./test/console
-SIM         := ./test/play ./shell/codemode/... ./shell/tools/script/... ./shell/tools/sqlite ./shell/tools/git ./shell/tools/data/... ./shell/test/cases ./shell/test/golden
+REAL        := ./test/sdk ./internal/driver/gvisor ./test/fulldisk ./test/box ./test/build ./test/net ./test/crash ./test/time ./test/move ./test/script ./test/datadir ./test/escape ./internal/driver/ns ./internal/run/tier \
+	. ./test/engine ./test/upgrade ./test/rootless ./internal/daemon ./test/embedded ./test/chaos ./test/builtin ./test/registry ./local ./internal/box ./cmd/carrel-guest ./test/sudo ./test/identity ./test/ready ./test/metrics ./internal/linux/cell ./internal/tools ./internal/tools/licenses
+SIM         := ./shell/codemode/... ./shell/tools/script/... ./shell/tools/sqlite ./shell/tools/git ./shell/tools/data/... ./shell/test/cases ./shell/test/golden
 PLAIN        = $(shell $(GO) list ./... 2>/dev/null | grep -vE '/(internal/driver/gvisor|internal/driver/ns|internal/run/tier|internal/daemon|internal/linux/cell|cmd/carrel-guest|local|test|internal/tools|shell/test|shell/internal)(/|$$)' | grep -vE 'carrel-dev/carrel(/bench.*)?$$' | grep -vE '/(internal/box$$|shell/codemode|shell/tools/(script|sqlite|git|data))' | sed 's,^[^/]*/[^/]*/[^/]*,.,')
 # Those of them in which, or in whose tests, something runs at once. In the others the race detector has nothing to find.
 ATONCE      := ^[[:space:]]*(defer )?go [a-zA-Z]|"sync"|"sync/atomic"|/errgroup"|\.Parallel\(
@@ -313,7 +313,7 @@ demo: need need-sdk build
 test: check
 
 # Virtual machines are those of amd64.
-PARTS := need need-sdk build lint cross unit real simbash $(if $(filter amd64,$(shell $(GO) env GOARCH)),machine-smoke) bench-smoke
+PARTS := need need-sdk build lint cross unit real simbash console $(if $(filter amd64,$(shell $(GO) env GOARCH)),machine-smoke) bench-smoke
 
 check:
 	+@internal/tools/parts.sh $(PARTS)
@@ -356,17 +356,19 @@ unit: $(GUEST_IMAGE) $(BOX_STAGE) $(PYTHON) $(QUICKJS) $(NOTICES) bin/s3server b
 race: build
 	CGO_ENABLED=1 $(GOTEST) -race -short -timeout 30m ./local ./cmd/carrel-guest ./internal/linux/cell
 
-# E2B's clients, the web page and the simulated machine are among these, since one package's tests wait while another's work.
-real: build bin/s3server need-sim play $(PYTHON) console/node_modules test/sdk/js/node_modules
+# E2B's clients and most of the simulated machine are among these, since one package's tests wait while another's work. Those
+# that drive Chromium are not: it takes much of the processors, and loses keys when they are busy.
+real: build bin/s3server need-sim $(PYTHON)
 	$(GOTEST) -p 6 -short -timeout 20m $(REAL) $(SIM)
 
 # The simulated machine alone: against real bash and GNU's programs, in a page, and under WASI.
-sim: play $(PYTHON) simbash
+sim: simbash
 	$(GOTEST) -p 4 -short -timeout 15m $(SIM)
 
-simbash: need-sim $(PYTHON)
+simbash: need-sim play $(PYTHON)
 	CARREL_REQUIRE=$(CARREL_REQUIRE),gawk $(GOTEST) -timeout 15m -run LikeGawk ./shell/tools/awk
 	$(GOTEST) -short -timeout 15m ./shell/test/simbash -real
+	$(GOTEST) -short -timeout 15m ./test/play
 
 # The web page for people: its bundle is built again and compared, and Chromium drives it against real daemons.
 console: need-sim build console/node_modules test/sdk/js/node_modules
