@@ -376,7 +376,7 @@ func palette(t *testing.T, v village, b *browser) {
 	b.says("Terminal of worker-7")
 	b.shot("palette")
 	b.run(chromedp.KeyEvent("\x1b"))
-	b.until("no palette", `!document.querySelector("dialog.palette[open]")`)
+	b.until("no palette", `!document.querySelector("dialog.palette")`) // a closed one is still there until it has told so
 	b.types("?")
 	b.until("the palette", `document.activeElement?.matches("dialog.palette[open] input")`)
 	b.run(chromedp.KeyEvent("secr\r"))
