@@ -66,7 +66,8 @@ type Templates interface {
 	// progress, which may be nil, is called now and then.
 	ImportTemplate(ctx context.Context, name string, archive io.Reader, progress func(Progress)) (Template, error)
 	// PullTemplate makes a template from an image in a registry. Without an image it makes the
-	// built-in template with that name ahead of its first use. Errors: Invalid, NotFound (no such
+	// built-in template with that name ahead of its first use; the name "kernel" brings the kernel of
+	// virtual machines, which is no template. Errors: Invalid, NotFound (no such
 	// image, or no such built-in template), Unavailable (the registry or mirror is away).
 	PullTemplate(ctx context.Context, name, image string, progress func(Progress)) (Template, error)
 	// UpdateTemplate changes how a template starts. Errors: NotFound, Invalid, Forbidden

@@ -1,5 +1,6 @@
 // Package debian makes root filesystems from Debian's packages, with no help of Debian's tools on
-// this machine. They are the built-in templates debian, python, node, go, rust and java.
+// this machine. They are the built-in templates debian, python, node, go, rust and java. It also gets
+// the kernel of virtual machines from there.
 //
 // # Steps
 //
@@ -13,6 +14,9 @@
 //  5. Everything that differs from one making to the next is removed ([Clean]): logs, caches,
 //     times. The rest is the template's image, and its SHA-256 is the template's digest.
 //
+// The package of a kernel for virtual machines is pinned and fetched in the same way. It becomes no
+// template: its kernel and some of its modules go into a directory ([Kernels]).
+//
 // # Threats
 //
 // A mirror is not trusted, nor is the way to it. It can refuse, but not change a bit: a package
@@ -22,5 +26,7 @@
 //
 // Packages are pinned and signed, so they are trusted as far as Debian is. They are unpacked with
 // care nonetheless: into a tree in memory and an image file, never into a directory of this machine
-// (see package archive). Their scripts run inside a sandbox only.
+// (see package archive). Their scripts run inside a sandbox only. Of a kernel's package, files with
+// names that this program knows or that modules give as their own are written into a new directory, and
+// nothing is run on this machine.
 package debian
