@@ -220,18 +220,18 @@ func startPointed(t *testing.T, extra ...string) (*daemontest.Daemon, func(spec 
 // acknowledged, and nothing else. With -short, each step is one of a single operation.
 func TestKilledAtEachStep(t *testing.T) {
 	t.Parallel()
-	killedAtEachStep(t, carrel.GVisor)
+	killedAtEachStep(t, carrel.GVisor, 20*time.Minute)
 }
 
 // TestMachineKilledAtEachStep kills the daemon of virtual machines.
 func TestMachineKilledAtEachStep(t *testing.T) {
 	testenv.Long(t, "each step boots a machine")
-	killedAtEachStep(t, carrel.MicroVM, daemontest.Machines(t)...)
+	killedAtEachStep(t, carrel.MicroVM, 50*time.Minute, daemontest.Machines(t)...)
 }
 
-func killedAtEachStep(t *testing.T, tier carrel.Tier, extra ...string) {
+func killedAtEachStep(t *testing.T, tier carrel.Tier, limit time.Duration, extra ...string) {
 	d, enable := startPointed(t, extra...)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	hits := map[string]int{}
 	for _, sc := range scenarios {
