@@ -205,9 +205,11 @@ type RollbackOptions struct {
 
 // PromoteOptions says how to promote.
 type PromoteOptions struct {
-	// Tier is the new tier; "" is the daemon's default, or GVisor if that default is Sim.
+	// Tier is the new tier; "" is for a simulated sandbox alone, and means the daemon's default, or
+	// GVisor if that default is Sim.
 	Tier Tier `json:"tier,omitempty"`
-	// Template is the template under the sandbox's files; "" is the tier's default.
+	// Template is the template under the sandbox's files; "" is the sandbox's own. A simulated
+	// sandbox has none, and gets base.
 	Template string `json:"template,omitempty"`
 }
 
@@ -303,10 +305,10 @@ type Moments interface {
 	// tokens, same URLs. Open streams end. If it fails, the sandbox is as before, or paused at the
 	// requested moment. Errors: NotFound (either), Invalid (another sandbox's moment).
 	Rollback(ctx context.Context, id ID, to SnapshotID, opts RollbackOptions) (Sandbox, error)
-	// Promote moves a simulated sandbox to a tier that runs real programs. ID, tokens, URLs and
-	// changed files stay the same; processes do not survive. If it fails, the sandbox is as before,
-	// or paused. Errors: NotFound, Conflict (it is not simulated), Unsupported (the tier), Invalid
-	// (the tier, the template).
+	// Promote moves a sandbox to another tier that runs real programs. ID, tokens, URLs and changed
+	// files stay the same; processes do not survive. If it fails, the sandbox is as before, or
+	// paused. Errors: NotFound, Unsupported (the tier), Invalid (the tier: it is in it already, or it
+	// runs no real programs; the template).
 	Promote(ctx context.Context, id ID, opts PromoteOptions) (Sandbox, error)
 
 	// GetSnapshot finds a snapshot by ID or name. Error: NotFound.

@@ -39,7 +39,7 @@ var sandboxOperations = map[string]openapi.Operation{
 		Body: strict(programsIn{}, "programs"), Media: openapi.Lines, Answers: answers(200, programLine{})},
 	"GET" + ours + "/sandboxes/{id}/programs/{session}/calls/{call}": {Tag: tagBoxes, Summary: "Answer one call of a provided program. The request must have the header Upgrade: carrel-stream.",
 		Answers: answers(101, nil)},
-	"POST" + ours + "/sandboxes/{id}/promote": {Tag: tagBoxes, Summary: "Move a simulated sandbox with its files to a tier that runs real programs.",
+	"POST" + ours + "/sandboxes/{id}/promote": {Tag: tagBoxes, Summary: "Move a sandbox with its files to another tier that runs real programs.",
 		Body: perhaps(carrel.PromoteOptions{}), Answers: answers(200, carrel.Sandbox{})},
 	"PATCH" + ours + "/sandboxes/{id}/metadata": {Tag: tagBoxes, Summary: "Remove labels of a sandbox, and then set some; the others stay.",
 		Body: strict(carrel.MetadataChange{}), Answers: answers(200, carrel.Sandbox{})},

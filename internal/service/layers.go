@@ -164,26 +164,50 @@ func (ar *archive) streamFiles(ctx context.Context, sr state.SnapshotRecord,
 		return err
 	}
 	defer o.release()
-	drv, root, err := ar.launcher.home(ctx, sr.Record, o.info.Root)
+	f, err := ar.openFiles(ctx, o, sr)
 	if err != nil {
 		return err
 	}
+	return errors.Join(use(f.root, f), f.Close(), o.verify(ctx))
+}
+
+// openFiles is a stream of the files of an open snapshot, by the driver that wrote it.
+func (ar *archive) openFiles(ctx context.Context, o *origin, sr state.SnapshotRecord) (*snapshotFiles, error) {
+	drv, root, err := ar.launcher.home(ctx, sr.Record, o.info.Root)
+	if err != nil {
+		return nil, err
+	}
 	r, err := restorer(drv)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	scratch := carrel.NewID() // of no sandbox; see readFiles
 	spec := driver.Spec{ID: scratch, Root: root, Guest: ar.opts.GuestImage,
 		Dir: filepath.Join(ar.opts.Dir, string(scratch)), Limits: sr.Snapshot.Limits}
 	if err := os.Mkdir(spec.Dir, 0o700); err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { _ = os.RemoveAll(spec.Dir) }() // the next service removes the rest
-	stream, err := r.SnapshotFiles(ctx, o.files.Dir(), o.info, spec)
-	if err != nil {
-		return err
+	f := &snapshotFiles{driver: drv, root: root.Image, dir: spec.Dir}
+	if f.ReadCloser, err = r.SnapshotFiles(ctx, o.files.Dir(), o.info, spec); err != nil {
+		_ = os.RemoveAll(spec.Dir) // the next service removes the rest
+		return nil, err
 	}
-	return errors.Join(use(root.Image, stream), stream.Close(), o.verify(ctx))
+	return f, nil
+}
+
+// snapshotFiles is a stream of a snapshot's files. Its Close removes what it needed.
+type snapshotFiles struct {
+	io.ReadCloser
+	driver driver.Driver
+	root   string // the image under it
+	dir    string
+}
+
+// Close implements io.Closer.
+func (f *snapshotFiles) Close() error {
+	err := f.ReadCloser.Close()
+	_ = os.RemoveAll(f.dir) // the next service removes the rest
+	return err
 }
 
 // TemplatesChanged makes the service check again everything that it made from templates.

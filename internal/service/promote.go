@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/carrel-dev/carrel"
-	"github.com/carrel-dev/carrel/internal/driver"
+	"github.com/carrel-dev/carrel/internal/guest"
 	"github.com/carrel-dev/carrel/internal/image"
 	"github.com/carrel-dev/carrel/internal/state"
 )
@@ -44,16 +44,16 @@ func (m *moments) Promote(ctx context.Context, id carrel.ID, o carrel.PromoteOpt
 		m.log.Warn("promote sandbox", "sandbox", id, "tier", p.tier, "err", err)
 		return carrel.Sandbox{}, err
 	}
-	m.journal.tell(carrel.Event{Type: eventPromoted, ID: id, Message: fmt.Sprintf("moved from tier %s to %s", carrel.Sim, p.tier),
+	m.journal.tell(carrel.Event{Type: eventPromoted, ID: id, Message: fmt.Sprintf("moved from tier %s to %s", p.from, p.tier),
 		Fields: map[string]string{"tier": string(p.tier)}})
 	return b.public(), nil
 }
 
 // promotion is a checked request.
 type promotion struct {
-	tier carrel.Tier
-	img  image.Image
-	root string // the name of the image's link
+	from, tier carrel.Tier
+	img        image.Image
+	root       string // the name of the image's link
 }
 
 // planPromotion checks a request before anything is changed.
@@ -61,19 +61,25 @@ func (m *moments) planPromotion(ctx context.Context, b *box, o carrel.PromoteOpt
 	fail := func(kind carrel.Kind, field string, err error, hint string) (*promotion, error) {
 		return nil, &carrel.Error{Op: opPromote, Kind: kind, ID: b.id, Field: field, Err: err, Hint: hint}
 	}
-	if have := b.public().Tier; have != carrel.Sim {
-		return fail(carrel.Conflict, "", fmt.Errorf("it is in tier %s and runs real programs already", have), "")
+	have, tier, template := b.public().Tier, o.Tier, cmp.Or(o.Template, image.Base)
+	if have != carrel.Sim { // a simulated sandbox has no template
+		template = cmp.Or(o.Template, b.public().Template)
 	}
-	tier := o.Tier
+	if tier == "" && have != carrel.Sim {
+		return fail(carrel.Invalid, "tier", fmt.Errorf("it is in tier %s and runs real programs already", have), "name the tier that it moves to")
+	}
 	if tier == "" {
 		if tier = m.opts.DefaultTier; tier == carrel.Sim {
 			tier = carrel.GVisor
 		}
 	}
-	if tier == carrel.Sim {
-		return fail(carrel.Invalid, "tier", errors.New("it is in tier sim already"), "name a tier that runs real programs: gvisor or ns")
+	switch {
+	case tier == have:
+		return fail(carrel.Invalid, "tier", fmt.Errorf("it is in tier %s already", have), "name another tier that runs real programs: gvisor, ns or microvm")
+	case tier == carrel.Sim:
+		return fail(carrel.Invalid, "tier", fmt.Errorf("it is in tier %s, whose programs no simulated sandbox runs", have), "name another tier that runs real programs: gvisor, ns or microvm")
 	}
-	found, err := m.resolver.template(ctx, opPromote, cmp.Or(o.Template, image.Base))
+	found, err := m.resolver.template(ctx, opPromote, template)
 	if err != nil {
 		return nil, err
 	}
@@ -86,9 +92,9 @@ func (m *moments) planPromotion(ctx context.Context, b *box, o carrel.PromoteOpt
 		return nil, err
 	}
 	if !drv.Info().Capabilities.RealProcesses {
-		return fail(carrel.Invalid, "tier", fmt.Errorf("tier %s runs no real programs", tier), "name one that does: gvisor or ns")
+		return fail(carrel.Invalid, "tier", fmt.Errorf("tier %s runs no real programs", tier), "name one that does: gvisor, ns or microvm")
 	}
-	p := &promotion{tier: drv.Info().Tier, img: img}
+	p := &promotion{from: have, tier: drv.Info().Tier, img: img}
 	rec := b.record()
 	rec.Sandbox.Tier, rec.Sandbox.Template, rec.Sandbox.TemplateOf, rec.Sandbox.Alias = p.tier, img.ID, img.Of, img.Name
 	if err := m.rules.mayWake(ctx, opPromote, rec, 0); err != nil {
@@ -142,7 +148,7 @@ func (m *moments) move(ctx context.Context, b *box, p *promotion) (err error) {
 	if ran {
 		if rerr := m.resume(context.WithoutCancel(ctx), b, comeback{}); rerr != nil {
 			m.staysPaused(b)
-			return fmt.Errorf("it is paused, in tier %s: %w (%w)", carrel.Sim, err, rerr)
+			return fmt.Errorf("it is paused, in tier %s: %w (%w)", p.from, err, rerr)
 		}
 	}
 	return err
@@ -167,60 +173,143 @@ func (m *moments) rerecord(ctx context.Context, b *box, rec state.Record) error 
 
 // pour writes the files of another driver's snapshot into a sandbox whose guest is up.
 func (m *moments) pour(ctx context.Context, b *box, from *origin) error {
-	var files io.ReadCloser
-	mark := "" // prefix of files that have no meaning here
-	err := error(&carrel.Error{Kind: carrel.Unsupported, Err: fmt.Errorf("there is no driver %q to read the snapshot with", from.info.Driver)})
-	for _, drv := range m.opts.Drivers.All() {
-		if drv.Info().Name != from.info.Driver {
-			continue
-		}
-		r, rerr := restorer(drv)
-		if rerr != nil {
-			return rerr
-		}
-		mark = drv.Info().ProgramMark
-		files, err = r.SnapshotFiles(ctx, from.files.Dir(), from.info, driver.Spec{ID: b.id, Dir: b.dir, Limits: b.public().Limits})
+	sr, ok := m.snaps.Get(from.id)
+	if !ok {
+		return &carrel.Error{Kind: carrel.NotFound, Err: fmt.Errorf("snapshot %s is gone", from.id)}
 	}
+	files, err := m.archive.openFiles(ctx, from, sr)
 	if err != nil {
 		return err
 	}
 	defer files.Close()
-	conn := b.guest()
-	pipe, into := io.Pipe()
-	var gone []string
-	sifted := make(chan error, 1)
-	go func() {
-		var err error
-		gone, err = sift(into, files, mark)
-		_ = into.CloseWithError(err)
-		sifted <- err
-	}()
-	res, err := conn.Run(ctx, carrel.Command{Args: []string{"tar", "-x", "-p", "-f", "-", "-C", "/"}, User: "root", Dir: "/", Stdin: pipe})
-	_ = pipe.CloseWithError(io.ErrClosedPipe) // nobody reads any more
-	if serr := <-sifted; serr != nil && !errors.Is(serr, io.ErrClosedPipe) {
-		return fmt.Errorf("read its files: %w", serr)
+	old := files.driver.Info()
+	how := sieve{mark: old.ProgramMark, real: old.Capabilities.RealProcesses}
+	p := &pourer{conn: b.guest(), args: []string{"tar", "-x", "-p", "-f", "-", "-C", "/"}}
+	if how.real {
+		// Not every tar knows attributes.
+		if res, err := p.conn.Run(ctx, carrel.Command{Args: append(p.args[:1:1], "--xattrs", "--version"), User: "root", Dir: "/"}); err == nil && res.ExitCode == 0 {
+			p.args = append(p.args, "--xattrs", "--xattrs-include=*")
+		}
 	}
-	if err == nil && res.ExitCode != 0 {
-		err = fmt.Errorf("tar ended with status %d: %s", res.ExitCode, bytes.TrimSpace(res.Stderr))
+	how.clear = func(dir string) (io.Writer, error) { return p.clear(ctx, dir) }
+	gone, err := sift(p.begin(ctx), files, how)
+	if terr := p.end(err); terr != nil {
+		return &carrel.Error{Kind: carrel.KindOf(terr), Err: fmt.Errorf("put its files in place: %w", terr), Hint: "the template must have a shell's usual programs, tar among them"}
 	}
 	if err != nil {
-		return &carrel.Error{Kind: carrel.KindOf(err), Err: fmt.Errorf("put its files in place: %w", err), Hint: "the template must have a shell's usual programs, tar among them"}
+		return fmt.Errorf("read its files: %w", err)
 	}
 	const batch = 500 // names in one command line
 	for names := range slices.Chunk(gone, batch) {
-		if _, err := conn.Run(ctx, carrel.Command{Args: append([]string{"rm", "-rf", "--"}, names...), User: "root", Dir: "/"}); err != nil {
+		if err := p.remove(ctx, names...); err != nil {
 			return fmt.Errorf("remove what it had removed: %w", err)
 		}
 	}
 	return nil
 }
 
+// pourer has a sandbox unpack a stream, in one run of its tar after the other.
+type pourer struct {
+	conn *guest.Conn
+	args []string // of tar
+	pipe *io.PipeWriter
+	done chan error // gets the end of the present run
+	err  error      // of the first run that failed
+}
+
+// begin starts a run. What is written is unpacked.
+func (p *pourer) begin(ctx context.Context) io.Writer {
+	r, w := io.Pipe()
+	p.pipe, p.done = w, make(chan error, 1)
+	go func() {
+		res, err := p.conn.Run(ctx, carrel.Command{Args: p.args, User: "root", Dir: "/", Stdin: r})
+		if err == nil && res.ExitCode != 0 {
+			err = fmt.Errorf("tar ended with status %d: %s", res.ExitCode, bytes.TrimSpace(res.Stderr))
+		}
+		_ = r.CloseWithError(io.ErrClosedPipe) // nobody reads any more
+		p.done <- err
+	}()
+	return w
+}
+
+// end ends the present run, and returns the error of the first one that failed. why is the writer's
+// own error.
+func (p *pourer) end(why error) error {
+	if p.done == nil {
+		return p.err
+	}
+	_ = p.pipe.CloseWithError(why)
+	err := <-p.done
+	p.done = nil
+	if why == nil || errors.Is(why, io.ErrClosedPipe) { // else tar only saw a stream that ended early
+		p.err = err
+	}
+	return p.err
+}
+
+// clear ends the run, removes a directory of the template's, and begins another run.
+func (p *pourer) clear(ctx context.Context, dir string) (io.Writer, error) {
+	err := p.end(nil)
+	if err == nil {
+		err = p.remove(ctx, dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p.begin(ctx), nil
+}
+
+// remove removes files inside.
+func (p *pourer) remove(ctx context.Context, names ...string) error {
+	_, err := p.conn.Run(ctx, carrel.Command{Args: append([]string{"rm", "-rf", "--"}, names...), User: "root", Dir: "/"})
+	return err
+}
+
 // system lists the directories and files that belong to the tier, not to the sandbox's user.
-var system = []string{"dev", "proc", "sys", "run/carrel", ".carrel", "etc/passwd", "etc/group", "etc/shadow", "etc/hosts", "etc/hostname", "etc/resolv.conf"}
+var system = []string{"dev", "proc", "sys", "run/carrel", ".carrel", "etc/hosts", "etc/hostname", "etc/resolv.conf"}
+
+// simulated lists those that a simulated sandbox has as well: its users are not the template's.
+var simulated = []string{"etc/passwd", "etc/group", "etc/shadow"}
+
+// Records of a tar stream.
+const (
+	recordAttr   = "SCHILY.xattr."
+	recordOpaque = recordAttr + "trusted.overlay.opaque"
+)
+
+// sieve says what sift leaves out.
+type sieve struct {
+	real bool   // the old tier ran real programs
+	mark string // prefix of files that have no meaning here
+	// clear removes what the template has in a directory, and returns the writer for the rest of the
+	// stream.
+	clear func(dir string) (io.Writer, error)
+}
+
+// passes reports whether a file belongs to the sandbox's user.
+func (s sieve) passes(name string) bool {
+	within := func(dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
+	return name != "" && !slices.ContainsFunc(system, within) && (s.real || !slices.ContainsFunc(simulated, within))
+}
+
+// attributes returns those of a file that a program may have set.
+func (s sieve) attributes(records map[string]string) map[string]string {
+	out := map[string]string{}
+	for key, value := range records {
+		name, ok := strings.CutPrefix(key, recordAttr)
+		if ok && s.real && (strings.HasPrefix(name, "user.") || name == "security.capability") {
+			out[key] = value
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
 
 // sift copies a tar stream. It leaves out the files of the old tier: those in system, and those
-// whose name begins with mark. gone lists the paths that were deleted in the old tier.
-func sift(w io.Writer, r io.Reader, mark string) (gone []string, err error) {
+// that begin with the mark. gone lists the paths that were deleted in the old tier.
+func sift(w io.Writer, r io.Reader, how sieve) (gone []string, err error) {
 	tr, tw := tar.NewReader(r), tar.NewWriter(w)
 	dropped := map[string]bool{}
 	for {
@@ -233,27 +322,37 @@ func sift(w io.Writer, r io.Reader, mark string) (gone []string, err error) {
 		}
 		name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
 		switch {
-		case name == "" || slices.ContainsFunc(system, func(s string) bool { return name == s || strings.HasPrefix(name, s+"/") }):
+		case !how.passes(name):
 			continue
+		case h.Typeflag == tar.TypeDir && how.real && h.PAXRecords[recordOpaque] == "y":
+			err := tw.Close()
+			if err == nil {
+				w, err = how.clear("/" + name)
+			}
+			if err != nil {
+				return nil, err
+			}
+			tw = tar.NewWriter(w)
 		case h.Typeflag == tar.TypeChar:
-			if h.Devmajor == 0 && h.Devminor == 0 && !strings.HasPrefix(name, "usr/bin/") {
+			if h.Devmajor == 0 && h.Devminor == 0 && (how.real || !strings.HasPrefix(name, "usr/bin/")) {
 				gone = append(gone, "/"+name)
 			}
 			continue
 		case h.Typeflag == tar.TypeBlock || h.Typeflag == tar.TypeLink && dropped[strings.TrimPrefix(path.Clean("/"+h.Linkname), "/")]:
 			continue
 		}
-		head := make([]byte, min(h.Size, int64(len(mark))))
+		head := make([]byte, min(h.Size, int64(len(how.mark))))
 		if h.Typeflag == tar.TypeReg {
 			if _, err := io.ReadFull(tr, head); err != nil {
 				return nil, err
 			}
-			if mark != "" && string(head) == mark {
+			if how.mark != "" && string(head) == how.mark {
 				dropped[name] = true
 				continue
 			}
 		}
-		h.Name, h.PAXRecords, h.Format = name, nil, tar.FormatUnknown
+		h = &tar.Header{Typeflag: h.Typeflag, Name: name, Linkname: h.Linkname, Size: h.Size, Mode: h.Mode, Uid: h.Uid, Gid: h.Gid,
+			ModTime: h.ModTime, PAXRecords: how.attributes(h.PAXRecords)}
 		if h.Typeflag == tar.TypeLink {
 			h.Linkname = strings.TrimPrefix(path.Clean("/"+h.Linkname), "/")
 		}

@@ -49,7 +49,7 @@ func TestSift(t *testing.T) {
 	}
 	whole := in.Bytes()
 	var out bytes.Buffer
-	gone, err := sift(&out, bytes.NewReader(whole), mark)
+	gone, err := sift(&out, bytes.NewReader(whole), sieve{mark: mark})
 	if err != nil || !slices.Equal(gone, []string{"/etc/gone"}) {
 		t.Errorf("gone %q, %v", gone, err)
 	}
@@ -73,8 +73,68 @@ func TestSift(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	for _, n := range []int{100, 513, 515, len(whole) / 2} {
-		if _, err := sift(io.Discard, bytes.NewReader(whole[:n]), mark); n%512 != 0 && !errors.Is(err, io.ErrUnexpectedEOF) {
+		if _, err := sift(io.Discard, bytes.NewReader(whole[:n]), sieve{mark: mark}); n%512 != 0 && !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("of %d bytes: %v", n, err)
 		}
+	}
+}
+
+// TestSiftOfRealPrograms copies the stream of a tier that runs real programs: its users and the
+// attributes that programs set come along. A directory that hides the template's begins another
+// stream, after the template's was removed.
+func TestSiftOfRealPrograms(t *testing.T) {
+	var in bytes.Buffer
+	w := tar.NewWriter(&in)
+	for _, h := range []tar.Header{
+		{Name: "etc/passwd", Typeflag: tar.TypeReg},
+		{Name: "etc/hosts", Typeflag: tar.TypeReg},
+		{Name: "usr/bin/ping", Typeflag: tar.TypeReg, PAXRecords: map[string]string{recordAttr + "security.capability": "\x01", recordAttr + "user.x": "y", recordAttr + "trusted.overlay.origin": "z"}},
+		{Name: "etc/apt/", Typeflag: tar.TypeDir, Mode: 0o755, PAXRecords: map[string]string{recordOpaque: "y"}},
+		{Name: "etc/apt/only", Typeflag: tar.TypeReg},
+		{Name: "usr/bin/jq", Typeflag: tar.TypeChar},
+	} {
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	streams := []*bytes.Buffer{{}}
+	var cleared []string
+	how := sieve{real: true, clear: func(dir string) (io.Writer, error) {
+		cleared, streams = append(cleared, dir), append(streams, &bytes.Buffer{})
+		return streams[len(streams)-1], nil
+	}}
+	gone, err := sift(streams[0], &in, how)
+	if err != nil || !slices.Equal(gone, []string{"/usr/bin/jq"}) || !slices.Equal(cleared, []string{"/etc/apt"}) {
+		t.Fatalf("gone %q, cleared %q, %v", gone, cleared, err)
+	}
+	want := []string{"etc/passwd usr/bin/ping", "etc/apt etc/apt/only"}
+	for i, stream := range streams {
+		var names []string
+		r := tar.NewReader(stream)
+		for {
+			h, err := r.Next()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if names = append(names, h.Name); h.Name == "usr/bin/ping" && (len(h.PAXRecords) != 2 || h.PAXRecords[recordAttr+"user.x"] != "y") {
+				t.Errorf("its attributes are %q", h.PAXRecords)
+			}
+		}
+		if got := strings.Join(names, " "); got != want[i] {
+			t.Errorf("stream %d has %q, want %q", i, got, want[i])
+		}
+	}
+	how.clear = func(string) (io.Writer, error) { return nil, errors.New("tar is dead") }
+	in.Reset()
+	w = tar.NewWriter(&in)
+	_ = w.WriteHeader(&tar.Header{Name: "d/", Typeflag: tar.TypeDir, PAXRecords: map[string]string{recordOpaque: "y"}})
+	if _, err := sift(io.Discard, &in, how); err == nil || !strings.Contains(err.Error(), "tar is dead") {
+		t.Errorf("a directory that can't be cleared gives %v", err)
 	}
 }
