@@ -5,9 +5,11 @@ package microvm_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -112,6 +114,53 @@ func TestStoppedMachineRecovered(t *testing.T) {
 	testenv.EventuallyNil(t, "the guest answers again", func() error { return conn.Health(t.Context()) })
 	_ = conn.Close()
 	if err := in.Destroy(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestClock compares a machine's clock with the host's, after its boot and after a restore. The
+// device that a kernel reads the time from at its boot knows seconds only.
+func TestClock(t *testing.T) {
+	d := newJudged(t).open(t)
+	check := func(when string, conn *guest.Conn) {
+		t.Helper()
+		testenv.EventuallyNil(t, "the clock is right "+when, func() error {
+			// The least way of several tells the error.
+			least, off := time.Hour, time.Duration(0)
+			for range 5 {
+				began := time.Now()
+				text := run(t, conn, "touch /tmp/now; stat -c %.3Y /tmp/now")
+				seconds, err := strconv.ParseFloat(text, 64)
+				if err != nil {
+					return err
+				}
+				if way := time.Since(began); way < least {
+					least, off = way, time.UnixMilli(int64(seconds*1000)).Sub(began)
+				}
+			}
+			if off < -100*time.Millisecond || off > least+100*time.Millisecond {
+				return fmt.Errorf("it is %v off, in %v", off, least)
+			}
+			return nil
+		})
+	}
+	in, conn, _ := bootOne(t, d, newSpec(t))
+	check("after the boot", conn)
+	dir := t.TempDir()
+	info, err := in.(driver.Snapshotter).Snapshot(t.Context(), dir, driver.SnapshotOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("after a snapshot", conn)
+	spec := newSpec(t)
+	r, err := d.Restore(t.Context(), dir, info, spec, driver.RestoreOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	restored := guest.NewConn(r.Dial, guest.ConnOptions{ID: spec.ID})
+	check("after a restore", restored)
+	_ = restored.Close()
+	if err := r.Destroy(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

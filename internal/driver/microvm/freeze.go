@@ -137,6 +137,30 @@ func (in *Instance) isFrozen() bool {
 	return true
 }
 
+// The machine's clock is late by the way of the request that sets it.
+const (
+	clockError = 20 * time.Millisecond
+	clockTries = 3
+)
+
+// setClock sets the machine's clock, again if that took long.
+func (in *Instance) setClock(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, tellTime)
+	defer cancel()
+	c := guest.NewConn(in.Dial, guest.ConnOptions{ID: in.rec.ID})
+	defer c.Close()
+	for range clockTries {
+		began := time.Now()
+		if err := c.Machine(ctx, guest.MachineRequest{Time: began}); err != nil {
+			in.d.log.Warn("a machine's clock is not set", "sandbox", in.rec.ID, "err", err)
+			return
+		}
+		if time.Since(began) <= clockError {
+			return
+		}
+	}
+}
+
 // tell has the guest do something with its kernel.
 func (in *Instance) tell(ctx context.Context, limit time.Duration, req guest.MachineRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)

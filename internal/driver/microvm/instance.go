@@ -55,6 +55,7 @@ type Instance struct {
 	ice     chan struct{} // one entry: who stops or saves the machine
 	adopted bool          // an earlier daemon had it, and nothing was thawed since; ice guards it
 	up      atomic.Bool   // the machine has answered a connection, or refused one
+	clocked sync.Once     // its clock was set, or is being set
 }
 
 var _ driver.Instance = (*Instance)(nil)
@@ -106,7 +107,7 @@ func (in *Instance) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 			in.up.Store(true)
 		}
 		if err == nil || !late {
-			return c, err
+			return in.met(c, err)
 		}
 		select {
 		case <-in.Ended(): // Life.Dial says why
@@ -116,7 +117,16 @@ func (in *Instance) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 		default:
 		}
 	}
-	return in.Life.Dial(ctx, port)
+	return in.met(in.Life.Dial(ctx, port))
+}
+
+// met looks at the end of a dial. The first connection to a machine that booted says that its clock can
+// be set: the device that it read the time from knows seconds.
+func (in *Instance) met(c net.Conn, err error) (net.Conn, error) {
+	if err == nil {
+		in.clocked.Do(func() { go in.setClock(context.Background()) })
+	}
+	return c, err
 }
 
 // Handle implements driver.Instance.

@@ -34,6 +34,7 @@ func (d *Driver) Recover(ctx context.Context, h driver.Handle) (driver.Instance,
 	if err != nil {
 		return nil, err
 	}
+	in.clocked.Do(func() {})
 	in.begin(pidfd)
 	in.wake(ctx)
 	return in, nil

@@ -199,9 +199,15 @@ func (in *Instance) loadState(ctx context.Context, state *os.File) error {
 // entropyBytes is how much a restored kernel gets.
 const entropyBytes = 64
 
-// renew makes a restored kernel another one than that of the snapshot.
+// renew makes a restored kernel another one than that of the snapshot. The first request meets code
+// that an emulated processor must translate first, so the clock is set again.
 func (in *Instance) renew(ctx context.Context, newBoot bool) error {
+	in.clocked.Do(func() {})
 	entropy := make([]byte, entropyBytes)
 	_, _ = rand.Read(entropy)
-	return in.tell(ctx, loadTime, guest.MachineRequest{Time: time.Now(), Entropy: entropy, NewBoot: newBoot, Sever: true})
+	err := in.tell(ctx, loadTime, guest.MachineRequest{Time: time.Now(), Entropy: entropy, NewBoot: newBoot, Sever: true})
+	if err == nil {
+		in.setClock(ctx)
+	}
+	return err
 }

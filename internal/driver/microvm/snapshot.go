@@ -135,7 +135,7 @@ func (in *Instance) save(ctx context.Context, files map[string]*os.File, memory 
 	err := in.engine.save(ctx, in, files, memory, wake)
 	if !frozen {
 		// The machine's clock stood still.
-		_ = in.tell(undo, tellTime, guest.MachineRequest{Time: time.Now()})
+		in.setClock(undo)
 	}
 	return err
 }

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clockSlack is the error of the clock that Identify tolerates. Requests take time to arrive; after
-// a restore the clock is late by minutes.
-const clockSlack = time.Second
+// clockSlack is the error of the clock that Identify tolerates. A request may be seconds old when it
+// arrives, on a busy host. After a restore the clock may be late by days.
+const clockSlack = 10 * time.Second
 
 // Identify sets the machine's name and clock. It does as much as it can. If the kernel refuses one
 // part, it still does the others (gVisor uses the host's clock, and nobody can set it).
