@@ -39,13 +39,19 @@ func suites() []suite {
 	}
 }
 
+// Arguments of node: how many files run at once, and how long each may take, in milliseconds.
+const (
+	nodeFiles = "--test-concurrency=2"
+	nodeLimit = "--test-timeout=300000"
+)
+
 // nodeTests runs the test files whose names, before ".test.mjs", match.
 func nodeTests(names ...string) func(t *testing.T) *exec.Cmd {
 	return func(t *testing.T) *exec.Cmd {
 		_, err := exec.LookPath("node")
 		testenv.Need(t, "node", err)
 		install(t, "js/node_modules/e2b", "npm", "ci", "--prefix", "js", "--silent")
-		args := []string{"--test", "--test-concurrency=2", "--test-timeout=300000"}
+		args := []string{"--test", nodeFiles, nodeLimit}
 		for _, name := range names {
 			files, err := filepath.Glob("js/" + name + ".test.mjs")
 			if err != nil || len(files) == 0 {
@@ -134,9 +140,21 @@ func TestMachines(t *testing.T) {
 	if testing.Short() {
 		vm = []suite{{"npm-newest", "node", nodeTests("commands"), []string{"SDK=e2b"}}}
 	}
-	runSuites(t, vm, func(cmd *exec.Cmd) {
-		cmd.Env = append(cmd.Env, "E2B_API_URL="+d.URL, "E2B_SANDBOX_URL="+d.URL, "E2B_API_KEY="+d.Key)
-	})
+	for _, s := range vm { // one after the other: what is emulated does not wait, it computes
+		t.Run(s.name, func(t *testing.T) {
+			s.run(t, 30*time.Minute, func(cmd *exec.Cmd) {
+				cmd.Env = append(cmd.Env, "E2B_API_URL="+d.URL, "E2B_SANDBOX_URL="+d.URL, "E2B_API_KEY="+d.Key)
+				for i, arg := range cmd.Args {
+					switch arg {
+					case nodeFiles:
+						cmd.Args[i] = "--test-concurrency=1"
+					case nodeLimit:
+						cmd.Args[i] = "--test-timeout=1200000"
+					}
+				}
+			})
+		})
+	}
 }
 
 // TestHostNames uses host names and TLS, in a network and mount namespace whose
@@ -167,18 +185,24 @@ func runSuites(t *testing.T, suites []suite, prepare func(*exec.Cmd)) {
 	for _, s := range suites {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel() // two at once on two cores: a suite mostly waits
-			cmd := s.cmd(t)
-			cmd.Env = append(cleanEnv(), s.env...)
-			prepare(cmd)
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-			defer cancel()
-			out, err := runFor(ctx, cmd)
-			if err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			t.Log(lastLines(out, 12))
+			s.run(t, 10*time.Minute, prepare)
 		})
 	}
+}
+
+// run runs a suite, until a limit.
+func (s suite) run(t *testing.T, limit time.Duration, prepare func(*exec.Cmd)) {
+	t.Helper()
+	cmd := s.cmd(t)
+	cmd.Env = append(cleanEnv(), s.env...)
+	prepare(cmd)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	out, err := runFor(ctx, cmd)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Log(lastLines(out, 12))
 }
 
 // runFor runs cmd until ctx ends.
