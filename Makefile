@@ -259,7 +259,7 @@ machines: need-microvm need-sdk build
 
 # One test of each, but for deaths.
 machines-short: need-microvm need-sdk build
-	$(MICROVM) -p 1 -short -timeout 15m -run '^TestMachine' ./test/time ./test/net ./test/sdk
+	$(MICROVM) -p 1 -short -timeout 15m -run '^TestMachine' ./test/time ./test/net ./test/escape ./test/sdk
 
 MICROVM = CARREL_MICROVM=$(CURDIR)/bin/microvm CARREL_REQUIRE=$(CARREL_REQUIRE),microvm,cpio internal/tools/cage.sh $(GOTEST)
 
