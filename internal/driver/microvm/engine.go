@@ -185,12 +185,26 @@ func (qemu) equipExtract(_ context.Context, _ *Driver, l *launch, disk, out *os.
 	return func() {}, nil
 }
 
+// minFile is the size of files that every VMM may write: its console and its log have less.
+const minFile = 1 << 20
+
 // order implements engine.
 func (qemu) order(d *Driver, m *machine, l *launch) (order, error) {
 	restored := l.restores()
 	args, err := m.args(d.mark+string(l.spec.ID), l.spec.Limits, l.order, restored)
-	return order{Args: args, Shared: systemFiles(), Files: map[string]string{kernelPath: m.kernel, initrdPath: m.initrd},
-		KVM: m.accel == kvm, Descriptors: restored}, err
+	if err != nil {
+		return order{}, err
+	}
+	o := order{Args: args, Shared: systemFiles(), Files: map[string]string{kernelPath: m.kernel, initrdPath: m.initrd},
+		KVM: m.accel == kvm, Descriptors: restored, MaxFile: minFile}
+	for _, f := range l.files { // a disk has its size, and never grows
+		info, err := f.Stat()
+		if err != nil {
+			return order{}, err
+		}
+		o.MaxFile = max(o.MaxFile, uint64(info.Size()))
+	}
+	return o, nil
 }
 
 // hostEnd returns the end that equip made.

@@ -152,7 +152,11 @@ func (in *Instance) setClock(ctx context.Context) {
 	for range clockTries {
 		began := time.Now()
 		if err := c.Machine(ctx, guest.MachineRequest{Time: began}); err != nil {
-			in.d.log.Warn("a machine's clock is not set", "sandbox", in.rec.ID, "err", err)
+			select {
+			case <-in.Ended(): // it has no clock any more
+			case <-time.After(noticeTime):
+				in.d.log.Warn("a machine's clock is not set", "sandbox", in.rec.ID, "err", err)
+			}
 			return
 		}
 		if time.Since(began) <= clockError {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -78,6 +79,14 @@ func TestVMM(t *testing.T) {
 	}
 	if os.Geteuid() == 0 && strings.Contains(string(status), "Uid:\t0\t") {
 		t.Error("the VMM is the host's root")
+	}
+	// It may not grow a file: not even the disk that it writes.
+	disk, err := os.Stat(filepath.Join(spec.Dir, "disk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(proc("limits")); err != nil || !strings.Contains(string(text), fmt.Sprintf("Max file size             %-21d", disk.Size())) {
+		t.Errorf("its limits are %v\n%s", err, text)
 	}
 	for _, kind := range []string{"user", "pid", "mnt", "net", "ipc", "uts"} {
 		ours, err1 := os.Readlink("/proc/self/ns/" + kind)
