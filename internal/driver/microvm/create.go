@@ -12,6 +12,7 @@ import (
 	"github.com/carrel-dev/carrel/internal/cleanup"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/driver/hosted"
+	"github.com/carrel-dev/carrel/internal/trace"
 )
 
 // bounds are the smallest and largest limits with which a sandbox can start. With less memory
@@ -64,7 +65,9 @@ func (d *Driver) create(ctx context.Context, m *machine, spec driver.Spec, from 
 			d.memories.leave(from.ram)
 		}
 	})
+	span := trace.Mark(ctx, "files")
 	err := m.engine.equip(ctx, d, l)
+	span.EndWith(err)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +76,10 @@ func (d *Driver) create(ctx context.Context, m *machine, spec driver.Spec, from 
 	}
 	undo.Add(func() { hosted.DestroyGroup(ctx, l.group) })
 	started = true
-	if err := d.start(ctx, m, l); err != nil {
+	span = trace.Mark(ctx, "start the process")
+	err = d.start(ctx, m, l)
+	span.EndWith(err)
+	if err != nil {
 		return nil, err
 	}
 	in := d.newInstance(m, l)

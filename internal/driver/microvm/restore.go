@@ -14,6 +14,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/trace"
 )
 
 const opRestore = "restore sandbox"
@@ -140,7 +141,9 @@ func (in *Instance) load(ctx context.Context, s *saved) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, loadTime)
 	defer cancel()
+	span := trace.Mark(ctx, "load memory")
 	err := in.engine.load(ctx, in, s)
+	span.EndWith(err)
 	if err != nil && ctx.Err() == nil {
 		select {
 		case <-in.Ended():
@@ -202,6 +205,7 @@ const entropyBytes = 64
 // renew makes a restored kernel another one than that of the snapshot. The first request meets code
 // that an emulated processor must translate first, so the clock is set again.
 func (in *Instance) renew(ctx context.Context, newBoot bool) error {
+	defer trace.Mark(ctx, "another clock and identity").End()
 	in.clocked.Do(func() {})
 	entropy := make([]byte, entropyBytes)
 	_, _ = rand.Read(entropy)

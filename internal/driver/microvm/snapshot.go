@@ -15,6 +15,7 @@ import (
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver"
 	"github.com/carrel-dev/carrel/internal/guest"
+	"github.com/carrel-dev/carrel/internal/trace"
 )
 
 var _ driver.Snapshotter = (*Instance)(nil)
@@ -118,7 +119,10 @@ func (in *Instance) rootID() (string, error) {
 func (in *Instance) save(ctx context.Context, files map[string]*os.File, memory bool) error {
 	frozen := in.isFrozen()
 	if !frozen {
-		if err := in.tell(ctx, flushTime, guest.MachineRequest{Flush: true}); err != nil {
+		span := trace.Mark(ctx, "write to the disk")
+		err := in.tell(ctx, flushTime, guest.MachineRequest{Flush: true})
+		span.EndWith(err)
+		if err != nil {
 			if !memory || ctx.Err() != nil {
 				return fmt.Errorf("the guest does not write to its disk: %w", err)
 			}
@@ -168,6 +172,7 @@ func migrationOver(status string) bool {
 
 // saveMemory has QEMU write the machine, and divides what it writes.
 func (in *Instance) saveMemory(ctx context.Context, q *control, files map[string]*os.File) error {
+	defer trace.Mark(ctx, "save memory").End()
 	const name = "save"
 	size := int64(in.rec.Inside.MemoryMB) << 20
 	if err := files[ramFile].Truncate(size); err != nil {
@@ -211,6 +216,7 @@ func (in *Instance) saveMemory(ctx context.Context, q *control, files map[string
 
 // saveDisk copies the disk.
 func (in *Instance) saveDisk(ctx context.Context, to *os.File) error {
+	defer trace.Mark(ctx, "save the disk").End()
 	from, err := os.Open(filepath.Join(in.rec.Dir, diskFile))
 	if err != nil {
 		return err
