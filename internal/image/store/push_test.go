@@ -403,7 +403,7 @@ func TestEqualImages(t *testing.T) {
 // TestPushStalls ends a push to a registry that stops reading, and waits for one that only takes
 // its time to answer.
 func TestPushStalls(t *testing.T) {
-	t.Parallel() // it mostly waits
+	t.Parallel()              // it mostly waits
 	const stall = time.Second // a busy machine may stand still for a part of it
 	for _, reads := range []bool{true, false} {
 		ended := make(chan struct{})
