@@ -359,7 +359,7 @@ race: build
 # E2B's clients and most of the simulated machine are among these, since one package's tests wait while another's work. Those
 # that drive Chromium are not: it takes much of the processors, and loses keys when they are busy.
 real: build bin/s3server need-sim $(PYTHON)
-	$(GOTEST) -p 6 -short -timeout 20m $(REAL) $(SIM)
+	$(GOTEST) -p 5 -short -timeout 20m $(REAL) $(SIM)
 
 # The simulated machine alone: against real bash and GNU's programs, in a page, and under WASI.
 sim: simbash
