@@ -5,7 +5,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,9 +22,6 @@ import (
 
 // systemdPaths are the places of systemd.
 var systemdPaths = []string{"/usr/lib/systemd/systemd", "/lib/systemd/systemd"}
-
-// maxInitFile bounds the file that names the first process, in bytes.
-const maxInitFile = 256
 
 // runDir is where systemd finds what lasts until the machine's end. It goes before what the template
 // has in /usr/lib, and behind what it has in /etc.
@@ -73,8 +69,7 @@ func readInit(file string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxInitFile))
-	return strings.TrimSpace(string(text)), err
+	return boot.ReadInit(f)
 }
 
 // becomeSystemd writes the guest's service and starts systemd.

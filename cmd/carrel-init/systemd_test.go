@@ -16,7 +16,7 @@ func TestReadInit(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct{ name, text, want string }{
 		{"usual", "systemd\n", "systemd"}, {"bare", "systemd", "systemd"}, {"empty", "\n", ""},
-		{"long", strings.Repeat("x", 1<<20), strings.Repeat("x", maxInitFile)},
+		{"long", strings.Repeat("x", 1<<20), strings.Repeat("x", boot.MaxInitFile)},
 	} {
 		file := filepath.Join(dir, c.name)
 		if err := os.WriteFile(file, []byte(c.text), 0o644); err != nil {

@@ -18,10 +18,6 @@ const maxConsole = 64 << 10
 // message may be.
 const panicMark = "Kernel panic"
 
-// consoleWords returns the text of a console that says why the machine ended: the kernel's panic, or
-// else the last lines. The sandbox writes to its console, so the text may be anything.
-func consoleWords(f *os.File) string { return words([]byte(consoleText(f))) }
-
 // consoleText returns everything on a console.
 func consoleText(f *os.File) string {
 	if f == nil {
@@ -32,8 +28,9 @@ func consoleText(f *os.File) string {
 	return string(b[:n])
 }
 
-// words is consoleWords for a console's text, which ends with zeros. Other texts of a VMM pass through
-// it, too.
+// words returns the part of a console's text that says why the machine ended: the kernel's panic, or
+// else the last lines. The text ends with zeros. The sandbox writes to its console, so it may be
+// anything. Other texts of a VMM pass through this, too.
 func words(b []byte) string {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]

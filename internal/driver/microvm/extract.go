@@ -145,5 +145,5 @@ func (d *Driver) runToEnd(ctx context.Context, m *machine, l *launch, limit time
 	case booted != nil:
 		status = booted.Error()
 	}
-	return fmt.Errorf("%s: %s", status, strings.Trim(words([]byte(hosted.GuestWords(l.vmmLog)))+"\n"+words([]byte(text)), "\n "))
+	return fmt.Errorf("%s: %s", status, lastWords(l.vmmLog, text))
 }

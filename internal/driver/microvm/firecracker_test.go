@@ -501,25 +501,7 @@ func lives(pid int) bool {
 func TestFirecrackerWalls(t *testing.T) {
 	m := newFake(t).create(t)
 	of := func(name string) string { return filepath.Join("/proc", strconv.Itoa(m.pid), name) }
-	status, err := os.ReadFile(of("status"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "CapInh:\t0000000000000000", "CapAmb:\t0000000000000000", "NoNewPrivs:\t1"} {
-		if !strings.Contains(string(status), want+"\n") {
-			t.Errorf("no %q in\n%s", want, status)
-		}
-	}
-	if os.Geteuid() == 0 && strings.Contains(string(status), "Uid:\t0\t") {
-		t.Error("the VMM is the host's root")
-	}
-	for _, kind := range []string{"user", "pid", "mnt", "net", "ipc", "uts"} {
-		ours, err1 := os.Readlink("/proc/self/ns/" + kind)
-		its, err2 := os.Readlink(of("ns/" + kind))
-		if err := errors.Join(err1, err2); err != nil || ours == its {
-			t.Errorf("namespace %s is ours: %v", kind, err)
-		}
-	}
+	wantWalled(t, m.pid)
 	files, err := os.ReadDir(of("fd"))
 	if err != nil {
 		t.Fatal(err)

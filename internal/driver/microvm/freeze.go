@@ -152,9 +152,7 @@ func (in *Instance) setClock(ctx context.Context) {
 	for range clockTries {
 		began := time.Now()
 		if err := c.Machine(ctx, guest.MachineRequest{Time: began}); err != nil {
-			select {
-			case <-in.Ended(): // it has no clock any more
-			case <-time.After(noticeTime):
+			if !in.hasEnded() {
 				in.d.log.Warn("a machine's clock is not set", "sandbox", in.rec.ID, "err", err)
 			}
 			return

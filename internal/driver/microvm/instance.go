@@ -155,8 +155,11 @@ func (in *Instance) reason(killed bool, status string) driver.Exit {
 }
 
 // lastWords returns the last output of the VMM, then that of the machine's console.
-func (in *Instance) lastWords() string {
-	return strings.Trim(words([]byte(hosted.GuestWords(in.vmmLog)))+"\n"+consoleWords(in.console), "\n ")
+func (in *Instance) lastWords() string { return lastWords(in.vmmLog, consoleText(in.console)) }
+
+// lastWords is Instance.lastWords for a VMM's log and the text of a console.
+func lastWords(vmmLog *os.File, console string) string {
+	return strings.Trim(words([]byte(hosted.GuestWords(vmmLog)))+"\n"+words([]byte(console)), "\n ")
 }
 
 // guardMemory bounds the VMM's memory if no control group does.

@@ -145,12 +145,10 @@ func (in *Instance) load(ctx context.Context, s *saved) error {
 	err := in.engine.load(ctx, in, s)
 	span.EndWith(err)
 	if err != nil && ctx.Err() == nil {
-		select {
-		case <-in.Ended():
+		if in.hasEnded() {
 			return damaged("%s can't load it: %s", in.engine.title(), in.Exit().Message)
-		case <-time.After(noticeTime):
-			return damaged("%s can't load it: %w", in.engine.title(), err)
 		}
+		return damaged("%s can't load it: %w", in.engine.title(), err)
 	}
 	if err != nil {
 		return err

@@ -36,12 +36,8 @@ func (in *Instance) Snapshot(ctx context.Context, dir string, opts driver.Snapsh
 	if err == nil {
 		return info, nil
 	}
-	// A VMM that ended is noticed a moment later.
 	if ctx.Err() == nil {
-		select {
-		case <-in.Ended():
-		case <-time.After(noticeTime):
-		}
+		in.hasEnded()
 	}
 	return none, in.explain(ctx, opSnapshot, err)
 }
@@ -49,17 +45,25 @@ func (in *Instance) Snapshot(ctx context.Context, dir string, opts driver.Snapsh
 // noticeTime is how long the watch may need to notice the VMM's end.
 const noticeTime = 100 * time.Millisecond
 
+// hasEnded reports whether the VMM has ended. An end is noticed a moment later, so it waits for that.
+func (in *Instance) hasEnded() bool {
+	select {
+	case <-in.Ended():
+		return true
+	case <-time.After(noticeTime):
+		return false
+	}
+}
+
 // whyNot returns the VMM's end as the reason of an error, if it ended.
 func (in *Instance) whyNot(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	select {
-	case <-in.Ended():
+	if in.hasEnded() {
 		return &carrel.Error{Kind: carrel.Unavailable, Err: errors.New(in.Exit().Message)}
-	case <-time.After(noticeTime):
-		return err
 	}
+	return err
 }
 
 // snapshot takes one; after an error it leaves no files.

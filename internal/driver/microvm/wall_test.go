@@ -61,18 +61,16 @@ func run(t *testing.T, conn *guest.Conn, script string) string {
 	return strings.TrimSpace(string(res.Stdout))
 }
 
-// TestVMM looks at the process that a sandbox could take over: its rights, its files, and what it
-// sees of the host. Then the guest dies, and the reason is what the kernel said on the console.
-func TestVMM(t *testing.T) {
-	d := newJudged(t).open(t)
-	spec := newSpec(t)
-	in, conn, pid := bootOne(t, d, spec)
-	proc := func(name string) string { return filepath.Join("/proc", strconv.Itoa(pid), name) }
-	status, err := os.ReadFile(proc("status"))
+// wantWalled checks that a VMM has no rights, is not the host's root, and is in namespaces of its own.
+// more are further lines of its status.
+func wantWalled(t *testing.T, pid int, more ...string) {
+	t.Helper()
+	proc := filepath.Join("/proc", strconv.Itoa(pid))
+	status, err := os.ReadFile(filepath.Join(proc, "status"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "CapInh:\t0000000000000000", "CapAmb:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"} {
+	for _, want := range append([]string{"CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "CapInh:\t0000000000000000", "CapAmb:\t0000000000000000", "NoNewPrivs:\t1"}, more...) {
 		if !strings.Contains(string(status), want+"\n") {
 			t.Errorf("no %q in\n%s", want, status)
 		}
@@ -80,6 +78,23 @@ func TestVMM(t *testing.T) {
 	if os.Geteuid() == 0 && strings.Contains(string(status), "Uid:\t0\t") {
 		t.Error("the VMM is the host's root")
 	}
+	for _, kind := range []string{"user", "pid", "mnt", "net", "ipc", "uts"} {
+		ours, err1 := os.Readlink("/proc/self/ns/" + kind)
+		its, err2 := os.Readlink(filepath.Join(proc, "ns", kind))
+		if err := errors.Join(err1, err2); err != nil || ours == its {
+			t.Errorf("namespace %s is ours: %v", kind, err)
+		}
+	}
+}
+
+// TestVMM looks at the process that a sandbox could take over: its rights, its files, and what it
+// sees of the host. Then the guest dies, and the reason is what the kernel said on the console.
+func TestVMM(t *testing.T) {
+	d := newJudged(t).open(t)
+	spec := newSpec(t)
+	in, conn, pid := bootOne(t, d, spec)
+	proc := func(name string) string { return filepath.Join("/proc", strconv.Itoa(pid), name) }
+	wantWalled(t, pid, "Seccomp:\t2")
 	// It may not grow a file: not even the disk that it writes.
 	disk, err := os.Stat(filepath.Join(spec.Dir, "disk"))
 	if err != nil {
@@ -87,13 +102,6 @@ func TestVMM(t *testing.T) {
 	}
 	if text, err := os.ReadFile(proc("limits")); err != nil || !strings.Contains(string(text), fmt.Sprintf("Max file size             %-21d", disk.Size())) {
 		t.Errorf("its limits are %v\n%s", err, text)
-	}
-	for _, kind := range []string{"user", "pid", "mnt", "net", "ipc", "uts"} {
-		ours, err1 := os.Readlink("/proc/self/ns/" + kind)
-		its, err2 := os.Readlink(proc("ns/" + kind))
-		if err := errors.Join(err1, err2); err != nil || ours == its {
-			t.Errorf("namespace %s is ours: %v", kind, err)
-		}
 	}
 	seen, err := os.ReadDir(proc("root"))
 	if err != nil {

@@ -2,15 +2,10 @@ package store
 
 import (
 	"context"
-	"io"
-	"strings"
 
 	"github.com/carrel-dev/carrel"
 	"github.com/carrel-dev/carrel/internal/driver/microvm/boot"
 )
-
-// maxInitFile bounds what is read of [boot.InitFile], in bytes.
-const maxInitFile = 256
 
 // neededTier returns the only tier in which an image's sandboxes can start; "" is any. An image that
 // wants another first process than the guest needs a machine of its own: in other tiers that process
@@ -26,8 +21,7 @@ func neededTier(path string) carrel.Tier {
 		return ""
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxInitFile))
-	if err != nil || strings.TrimSpace(string(text)) == "" {
+	if first, err := boot.ReadInit(f); err != nil || first == "" {
 		return ""
 	}
 	return carrel.MicroVM

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 )
 
@@ -33,6 +34,15 @@ const (
 // InitFile is the file of a template that names the machine's first process, below the root. Without
 // it that is the guest.
 const InitFile = "etc/carrel/init"
+
+// MaxInitFile bounds what is read of an InitFile, in bytes.
+const MaxInitFile = 256
+
+// ReadInit returns what an InitFile says: the name of a first process, "" for the guest.
+func ReadInit(file io.Reader) (string, error) {
+	text, err := io.ReadAll(io.LimitReader(file, MaxInitFile))
+	return strings.TrimSpace(string(text)), err
+}
 
 // Systemd is what InitFile holds for systemd, which then has the guest as a service.
 const Systemd = "systemd"
